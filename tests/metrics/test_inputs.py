@@ -1,0 +1,95 @@
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from uqformer.metrics._inputs import (
+    average_samples,
+    check_level,
+    check_like_targets,
+    check_members,
+    check_targets,
+    check_weights,
+    row_chunks,
+)
+from uqformer.predictive import RegressionEnsemble
+
+
+def test_metrics_are_imported_without_torch():
+    code = "import sys, uqformer.metrics; print('torch' in sys.modules)"
+    answer = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert answer.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize("shape", [(3,), (3, 2)])
+def test_targets_become_float64_of_the_same_shape(shape):
+    targets = check_targets(np.ones(shape, dtype=np.float32))
+    assert targets.shape == shape
+    assert targets.dtype == np.float64
+
+
+@pytest.mark.parametrize(
+    "y_true", [[0.0, np.nan], [0.0, np.inf], [], np.zeros((2, 2, 2))]
+)
+def test_bad_targets_are_refused(y_true):
+    with pytest.raises(ValueError, match=r"y_true|sample|dim"):
+        check_targets(y_true)
+
+
+def test_values_must_be_shaped_like_targets():
+    with pytest.raises(ValueError, match=r"y_pred must have the shape.*\(2, 1\)"):
+        check_like_targets([[0.0], [1.0]], np.zeros(2), "y_pred")
+    with pytest.raises(ValueError, match=r"y_pred must be finite.*row 1"):
+        check_like_targets([0.0, np.nan], np.zeros(2), "y_pred")
+
+
+def test_members_may_come_inside_an_ensemble():
+    members = np.arange(6.0).reshape(3, 2)
+    found = check_members(RegressionEnsemble(members), np.zeros(2))
+    np.testing.assert_array_equal(found, members)
+
+
+@pytest.mark.parametrize("shape", [(2,), (2, 3), (0, 2), (3, 2, 1)])
+def test_members_of_another_shape_are_refused(shape):
+    with pytest.raises(ValueError, match="Members come first"):
+        check_members(np.zeros(shape), np.zeros(2))
+
+
+@pytest.mark.parametrize("value", [np.nan, -np.inf])
+def test_members_must_be_finite(value):
+    with pytest.raises(ValueError, match=r"members must be finite.*row 1"):
+        check_members([[0.0, 0.0], [0.0, value]], np.zeros(2))
+
+
+def test_no_weights_weigh_all_alike():
+    np.testing.assert_array_equal(check_weights(None, np.zeros((3, 2))), np.ones(3))
+
+
+@pytest.mark.parametrize("weights", [[3.0, -1.0], [0.0, 0.0], [1.0], [1.0, np.nan]])
+def test_bad_weights_are_refused(weights):
+    with pytest.raises(ValueError, match=r"[Ss]ample.weight"):
+        check_weights(weights, np.zeros(2))
+
+
+def test_level_is_one_number():
+    assert check_level(0.8) == 0.8
+    with pytest.raises(ValueError, match="Call once for each level"):
+        check_level([0.8, 0.9])
+    with pytest.raises(ValueError, match=r"pass 0\.95"):
+        check_level(95)
+
+
+def test_average_is_weighted_and_per_column():
+    values = np.array([[0.0, 1.0], [4.0, 5.0]])
+    np.testing.assert_allclose(average_samples(values, np.array([3.0, 1.0])), [1, 2])
+
+
+@pytest.mark.parametrize(("n_rows", "cells"), [(10, 1), (9, 2**16), (3, 2**22), (0, 4)])
+def test_chunks_cover_each_row_once_and_stay_small(n_rows, cells):
+    rows = np.arange(n_rows)
+    chunks = [rows[chunk] for chunk in row_chunks(n_rows, cells)]
+    np.testing.assert_array_equal(np.concatenate([[], *chunks]), rows)
+    assert all(len(chunk) * cells <= 2**18 or len(chunk) == 1 for chunk in chunks)

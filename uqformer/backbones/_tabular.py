@@ -1,0 +1,252 @@
+"""FT-Transformer for tables, top to bottom: columns to tokens, blocks, CLS to outputs."""
+
+import warnings
+from typing import Literal, Self
+
+import rtdl_num_embeddings
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from uqformer._seam import attention_weights, is_redrawing
+
+__all__ = ["FTTransformer"]
+
+NumericalEmbedding = Literal["piecewise_linear", "periodic", "linear"]
+
+
+class FTTransformer(nn.Module):
+    """Transformer over the columns of a numerical table.
+
+    Every column becomes a token through an embedding of its own, a CLS token is put in
+    front, pre-norm blocks let the tokens look at one another, and the CLS token's last
+    state is mapped to the outputs.
+
+    Parameters
+    ----------
+    n_features : int
+        Columns of the table.
+
+    n_outputs : int
+        Numbers to predict for each row.
+
+    d_token : int, default=64
+        Width of a token; a multiple of `n_heads`.
+
+    n_blocks : int, default=3
+        Blocks of attention and feed-forward.
+
+    n_heads : int, default=8
+        Attention heads in each block.
+
+    d_feedforward : int, default=None
+        Hidden width of the gated feed-forward layer. None takes 4/3 of `d_token`,
+        which gives it the parameters of a plain one of width `2 * d_token`.
+
+    dropout : float, default=0.1
+        Share of attention weights and of hidden feed-forward units that training
+        drops; in [0, 1).
+
+    embedding : {"piecewise_linear", "periodic", "linear"}, default="piecewise_linear"
+        How a number becomes a token: by its place between quantiles of its column
+        [2]_, by learned sines [2]_, or by a straight line [1]_.
+
+    n_bins : int, default=48
+        Largest number of bins a column for ``embedding="piecewise_linear"``.
+
+    Attributes
+    ----------
+    n_params : int
+        Trainable numbers; those of the embedding are known after `adapt`.
+
+    Raises
+    ------
+    ValueError
+        If `d_token` is not a multiple of `n_heads`, or `embedding` is not a known name.
+
+    See Also
+    --------
+    FrozenBackbone : A pretrained model that must not be trained.
+
+    Notes
+    -----
+    Shapes: ``forward`` takes ``(n_samples, n_features)``, best standardised, and
+    returns ``(n_samples, n_outputs)``. `adapt` must have seen training rows first: it
+    places the bins, and gives no token to a column that never changes.
+
+    In the last block only the CLS token asks, since nothing else is read.
+
+    References
+    ----------
+    .. [1] Y. Gorishniy et al. (2021), "Revisiting Deep Learning Models for Tabular
+       Data", arXiv 2106.11959.
+    .. [2] Y. Gorishniy et al. (2022), "On Embeddings for Numerical Features in Tabular
+       Deep Learning", arXiv 2203.05556.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from uqformer.backbones import FTTransformer
+    >>> x = torch.linspace(-1, 1, 20).reshape(10, 2)
+    >>> model = FTTransformer(2, 1, d_token=8, n_heads=2).adapt(x).eval()
+    >>> model(x).shape
+    torch.Size([10, 1])
+    """
+
+    def __init__(
+        self,
+        n_features: int,
+        n_outputs: int,
+        *,
+        d_token: int = 64,
+        n_blocks: int = 3,
+        n_heads: int = 8,
+        d_feedforward: int | None = None,
+        dropout: float = 0.1,
+        embedding: NumericalEmbedding = "piecewise_linear",
+        n_bins: int = 48,
+    ) -> None:
+        super().__init__()
+        if d_token % n_heads:
+            raise ValueError(
+                f"d_token must be a multiple of n_heads; got d_token={d_token}, "
+                f"n_heads={n_heads}."
+            )
+        if embedding not in ("piecewise_linear", "periodic", "linear"):
+            raise ValueError(
+                "embedding must be 'piecewise_linear', 'periodic' or 'linear'; got "
+                f"embedding={embedding!r}."
+            )
+        self.n_features = n_features
+        self.d_token = d_token
+        self.embedding = embedding
+        self.n_bins = n_bins
+        self.columns: Tensor
+        self.register_buffer("columns", torch.arange(n_features))
+        self.tokens: nn.Module | None = None
+        self.cls = nn.Parameter(torch.empty(d_token).uniform_(-1, 1) * d_token**-0.5)
+        hidden = d_feedforward or max(1, (d_token * 4) // 3)
+        self.blocks = nn.ModuleList(
+            Block(d_token, n_heads, hidden, dropout) for _ in range(n_blocks)
+        )
+        self.norm = nn.LayerNorm(d_token)
+        self.head = nn.Linear(d_token, n_outputs)
+
+    @property
+    def n_params(self) -> int:
+        """Trainable numbers."""
+        return sum(p.numel() for p in self.parameters() if p.requires_grad)
+
+    def adapt(self, x: Tensor) -> Self:
+        """Build the column embeddings for the values seen in training.
+
+        Parameters
+        ----------
+        x : Tensor of shape (n_samples, n_features)
+            Training rows, scaled as they will be in `forward`.
+
+        Returns
+        -------
+        model : FTTransformer
+            This model.
+
+        Raises
+        ------
+        ValueError
+            If every column is constant, so that no row can be told from another.
+        """
+        varies = (x != x[:1]).any(dim=0)
+        if not varies.any():
+            raise ValueError(
+                f"At least one column must vary over the training rows; all "
+                f"{x.shape[1]} are constant over {x.shape[0]} rows."
+            )
+        self.columns = torch.nonzero(varies)[:, 0]
+        self.tokens = self._make_tokens(x[:, self.columns])
+        return self
+
+    def _make_tokens(self, x: Tensor) -> nn.Module:
+        n_columns = x.shape[1]
+        if self.embedding == "piecewise_linear":
+            n_bins = max(2, min(self.n_bins, x.shape[0] - 1))
+            with warnings.catch_warnings():
+                # a column of two values has one bin, and that is as it should be
+                warnings.filterwarnings("ignore", "The .* feature has just two bin")
+                bins = rtdl_num_embeddings.compute_bins(x, n_bins=n_bins)
+                module: nn.Module = rtdl_num_embeddings.PiecewiseLinearEmbeddings(
+                    bins, self.d_token, activation=False, version="B"
+                )
+        elif self.embedding == "periodic":
+            module = rtdl_num_embeddings.PeriodicEmbeddings(
+                n_columns, self.d_token, lite=False
+            )
+        else:
+            module = rtdl_num_embeddings.LinearEmbeddings(n_columns, self.d_token)
+        return module
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Predict from standardised rows; see Notes of the class for shapes."""
+        if self.tokens is None:
+            raise RuntimeError(
+                "FTTransformer has no column embeddings yet; call adapt(x) with the "
+                "training rows before the first forward pass."
+            )
+        state = self.tokens(x[:, self.columns])  # (N, T - 1, D)
+        cls = self.cls.expand(len(x), 1, -1)  # (N, 1, D)
+        state = torch.cat([cls, state], dim=1)  # (N, T, D)
+        for block in self.blocks[:-1]:
+            state = block(state, state)
+        state = self.blocks[-1](state[:, :1], state)  # (N, 1, D)
+        output: Tensor = self.head(F.relu(self.norm(state[:, 0])))  # (N, C)
+        return output
+
+
+class Block(nn.Module):
+    """Pre-norm attention, then a pre-norm gated feed-forward layer."""
+
+    def __init__(self, width: int, n_heads: int, hidden: int, dropout: float) -> None:
+        super().__init__()
+        self.attention_norm = nn.LayerNorm(width)
+        self.attention = Attention(width, n_heads, dropout)
+        self.feedforward_norm = nn.LayerNorm(width)
+        self.expand = nn.Linear(width, 2 * hidden)
+        self.dropout = nn.Dropout(dropout)
+        self.contract = nn.Linear(hidden, width)
+
+    def forward(self, query: Tensor, state: Tensor) -> Tensor:
+        """Let `query` (N, Q, D), the first tokens of `state` (N, T, D), look at it."""
+        normed = self.attention_norm(state)  # (N, T, D)
+        query = query + self.attention(normed[:, : query.shape[1]], normed)
+        gate, value = self.expand(self.feedforward_norm(query)).chunk(2, dim=-1)
+        output: Tensor = query + self.contract(self.dropout(F.relu(gate) * value))
+        return output
+
+
+class Attention(nn.Module):
+    """Multi-head attention whose weights can be redrawn through the seam."""
+
+    uses_attention_seam = True
+
+    def __init__(self, width: int, n_heads: int, dropout: float) -> None:
+        super().__init__()
+        self.n_heads = n_heads
+        self.dropout = dropout
+        self.query = nn.Linear(width, width)
+        self.key_value = nn.Linear(width, 2 * width)
+        self.out = nn.Linear(width, width)
+
+    def forward(self, query: Tensor, state: Tensor) -> Tensor:
+        """Mix `state` (N, T, D) for every `query` (N, Q, D)."""
+        q = self._split(self.query(query))  # (N, H, Q, D/H)
+        k, v = map(self._split, self.key_value(state).chunk(2, dim=-1))  # (N, H, T, D/H)
+        if is_redrawing():
+            scores = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5  # (N, H, Q, T)
+            mixed = attention_weights(scores, self) @ v  # (N, H, Q, D/H)
+        else:
+            dropout = self.dropout if self.training else 0.0
+            mixed = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout)
+        output: Tensor = self.out(mixed.transpose(1, 2).flatten(2))  # (N, Q, D)
+        return output
+
+    def _split(self, x: Tensor) -> Tensor:
+        return x.unflatten(-1, (self.n_heads, -1)).transpose(1, 2)

@@ -1,0 +1,5 @@
+"""Estimators with scikit-learn's verbs, and a few more of their own."""
+
+from uqformer.estimators._regressor import StochasticAttentionRegressor
+
+__all__ = ["StochasticAttentionRegressor"]

@@ -1,0 +1,162 @@
+"""The customs house: arrays in, forward passes of one module, float64 arrays out."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from tqdm.auto import tqdm
+
+from uqformer._typing import AnyArray, Float64Array, LayerSelection
+from uqformer.attention import find_attention_modules, forward_members
+
+__all__ = ["Deviations", "Passes", "evaluating", "resolve_device"]
+
+
+@dataclass(frozen=True, slots=True)
+class Deviations:
+    """First two moments of the members' distance from the exact pass, (n, C) each."""
+
+    mean: Float64Array
+    mean_square: Float64Array
+
+    def std(self) -> Float64Array:
+        """Spread of the members about their own mean."""
+        std: Float64Array = np.sqrt(np.maximum(self.mean_square - self.mean**2, 0))
+        return std
+
+
+@dataclass(frozen=True, slots=True)
+class Passes:
+    """Forward passes of `module`, in batches of rows.
+
+    Parameters
+    ----------
+    module : nn.Module
+        From (N, ...) to (N, C) or, for one output, (N,).
+    n_outputs : int
+        C, which every output is checked against.
+    layers : "all" or list of int and str
+        Attention modules to redraw.
+    device : torch.device
+        Where the inputs go.
+    batch_size : int
+        Rows in a batch.
+    verbose : int, default=0
+        Above 0 a progress bar over batches is shown.
+    """
+
+    module: nn.Module
+    n_outputs: int
+    layers: LayerSelection
+    device: torch.device
+    batch_size: int
+    verbose: int = 0
+
+    def exact(self, x: AnyArray) -> Float64Array:
+        """Run the model as it is over rows (n, ...); returns (n, C)."""
+        with evaluating(self.module), torch.no_grad():
+            parts = [self._column(self.module(b), len(b)) for b in self._batches(x)]
+        return np.concatenate(parts)
+
+    def members(
+        self, x: AnyArray, n_draws: int | None, seeds: Sequence[int]
+    ) -> Float64Array:
+        """Hold every member's prediction of rows (n, ...); returns (M, n, C)."""
+        members = np.empty((len(seeds), len(x), self.n_outputs))
+        for rows, member, output in self._redrawn(x, n_draws, seeds):
+            members[member, rows] = output
+        return members
+
+    def deviations(
+        self,
+        x: AnyArray,
+        exact: Float64Array,
+        n_draws: int | None,
+        seeds: Sequence[int],
+    ) -> Deviations:
+        """Add up the members' moments about `exact` (n, C), holding one at a time."""
+        total = np.zeros_like(exact)
+        total_square = np.zeros_like(exact)
+        if n_draws is not None:
+            for rows, _, output in self._redrawn(x, n_draws, seeds):
+                deviation = output - exact[rows]
+                total[rows] += deviation
+                total_square[rows] += deviation**2
+        return Deviations(total / len(seeds), total_square / len(seeds))
+
+    def check(self, x: AnyArray) -> None:
+        """Find the attention and run two rows, so that mistakes show before training."""
+        find_attention_modules(self.module, self.layers)
+        self.exact(x[:2])
+
+    def _redrawn(
+        self, x: AnyArray, n_draws: int | None, seeds: Sequence[int]
+    ) -> Iterator[tuple[slice, int, Float64Array]]:
+        """Yield rows, member and output (n_rows, C), batch by batch."""
+        with evaluating(self.module):
+            for batch, member, output in forward_members(
+                self.module,
+                self._batches(x),
+                n_draws=n_draws,
+                seeds=seeds,
+                layers=self.layers,
+            ):
+                start = batch * self.batch_size
+                rows = slice(start, start + len(output))
+                yield rows, member, self._column(output, len(output))
+
+    def _batches(self, x: AnyArray) -> Iterator[Tensor]:
+        starts = range(0, len(x), self.batch_size)
+        bar = tqdm(starts, desc="predict", unit="batch", disable=self.verbose == 0)
+        for start in bar:
+            batch = np.ascontiguousarray(x[start : start + self.batch_size])
+            yield torch.from_numpy(batch).to(self.device)
+
+    def _column(self, output: Tensor, n_rows: int) -> Float64Array:
+        """Return an output as (n_rows, C) float64 on the CPU, after checking it."""
+        name = type(self.module).__name__
+        if not isinstance(output, Tensor):
+            raise TypeError(
+                f"The backbone must return a Tensor of shape (n_samples, n_outputs); "
+                f"{name} returned {type(output).__name__}. Wrap it in a module that "
+                "picks its predictions."
+            )
+        shape = tuple(output.shape)
+        if shape == (n_rows,):
+            output = output[:, None]  # (N, 1)
+        if output.shape != (n_rows, self.n_outputs):
+            raise ValueError(
+                f"The backbone must return shape (n_samples, n_outputs) = "
+                f"({n_rows}, {self.n_outputs}); {name} returned {shape}. Wrap it in a "
+                "module that picks its predictions."
+            )
+        array: Float64Array = output.double().cpu().numpy()
+        if not np.isfinite(array).all():
+            raise ValueError(
+                f"The backbone must return finite numbers; {name} returned NaN or "
+                f"infinity for {int((~np.isfinite(array)).any(axis=1).sum())} of "
+                f"{n_rows} rows. Check the scale of X."
+            )
+        return array
+
+
+@contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """Run a block in eval mode and give every submodule its own mode back."""
+    modes = [(part, part.training) for part in module.modules()]
+    module.eval()
+    try:
+        yield
+    finally:
+        for part, mode in modes:
+            part.training = mode
+
+
+def resolve_device(device: str) -> torch.device:
+    """Turn "auto" into the accelerator where there is one, else the CPU."""
+    if device != "auto":
+        return torch.device(device)
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")

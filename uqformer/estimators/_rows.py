@@ -1,0 +1,103 @@
+"""Parting the rows of a fit, and the rows that are held out for calibration."""
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from uqformer._random import derive_seed
+from uqformer._typing import AnyArray, Float64Array, IntArray
+from uqformer.estimators._passes import Passes
+
+__all__ = ["HeldOut", "Parts", "part_rows"]
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Row numbers of the three parts of a fit; a part that is not needed is empty."""
+
+    train: IntArray
+    validation: IntArray
+    calibration: IntArray
+
+
+def part_rows(
+    n_samples: int,
+    *,
+    validation_fraction: float,
+    calibration_fraction: float,
+    trains: bool,
+    seed: int,
+) -> Parts:
+    """Part shuffled rows by fractions; a frozen backbone needs no training part.
+
+    Without a training part, validation and calibration share all rows in the
+    proportion of their fractions.
+    """
+    total = 1.0 if trains else validation_fraction + calibration_fraction
+    n_validation = max(1, round(n_samples * validation_fraction / total))
+    n_calibration = round(n_samples * calibration_fraction / total)
+    if calibration_fraction > 0:
+        n_calibration = max(1, n_calibration)
+    if not trains:
+        n_validation = n_samples - n_calibration
+    n_train = n_samples - n_validation - n_calibration
+    if n_train < (2 if trains else 0):
+        raise ValueError(
+            "validation_fraction and calibration_fraction must leave at least 2 rows "
+            f"to train on; got {validation_fraction:g} and {calibration_fraction:g} of "
+            f"{n_samples} rows, which leaves {n_train}. Lower them or hand in more rows."
+        )
+    order = np.random.default_rng(derive_seed(seed, "parts")).permutation(n_samples)
+    train, validation, calibration = np.split(order, [n_train, n_train + n_validation])
+    return Parts(train, validation, calibration)
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOut:
+    """Rows that calibrate, with what the exact pass says of them.
+
+    Parameters
+    ----------
+    x : ndarray of shape (n, ...)
+        Inputs as the module takes them.
+    y : ndarray of shape (n, C)
+        Targets in the unit of the module's outputs.
+    exact : ndarray of shape (n, C)
+        Exact pass, same unit.
+    weight : ndarray of shape (n,)
+        Sample weights, not all zero.
+    """
+
+    x: AnyArray
+    y: Float64Array
+    exact: Float64Array
+    weight: Float64Array
+
+    @classmethod
+    def run(
+        cls, passes: Passes, x: AnyArray, y: Float64Array, weight: Float64Array
+    ) -> Self:
+        """Run the exact pass over the rows and keep all together."""
+        return cls(x, y, passes.exact(x) if len(x) else np.empty_like(y), weight)
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def first(self, n_rows: int) -> Self:
+        """Keep the first rows; they were shuffled, so these are as good as any."""
+        kept = slice(0, n_rows)
+        return type(self)(
+            self.x[kept], self.y[kept], self.exact[kept], self.weight[kept]
+        )
+
+    def residuals(self) -> Float64Array:
+        """Errors of the exact pass, target minus prediction, (n, C)."""
+        return self.y - self.exact
+
+    def root_mean_square(self, mean_squares: Float64Array) -> float:
+        """Root of the weighted mean over rows of (n, C) squares, outputs on a par."""
+        unit = np.var(self.y, axis=0)
+        unit[unit == 0] = 1.0
+        per_row = (mean_squares / unit).mean(axis=1)
+        return float(np.sqrt(np.average(per_row, weights=self.weight)))

@@ -1,0 +1,124 @@
+"""Checks and averages that all metrics share."""
+
+from collections.abc import Iterator
+from typing import Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from uqformer._typing import Float64Array
+from uqformer._validation import (
+    check_array,
+    check_confidence_level,
+    check_sample_weight,
+)
+
+__all__ = [
+    "Members",
+    "average_samples",
+    "check_level",
+    "check_like_targets",
+    "check_members",
+    "check_targets",
+    "check_weights",
+    "row_chunks",
+]
+
+# float64 numbers that a temporary may hold: 2 MiB
+_CELLS_PER_CHUNK = 2**18
+
+
+class HasMembers(Protocol):
+    """What hands over its members, such as a RegressionEnsemble."""
+
+    @property
+    def members(self) -> Float64Array: ...
+
+
+Members: TypeAlias = ArrayLike | HasMembers
+"""Members of an ensemble, bare or inside the object that keeps them."""
+
+
+def check_targets(y_true: ArrayLike) -> Float64Array:
+    """Return finite targets of shape (n_samples,) or (n_samples, n_outputs)."""
+    targets: Float64Array = check_array(
+        y_true, dtype=np.float64, ensure_2d=False, input_name="y_true"
+    )
+    return targets
+
+
+def check_like_targets(
+    values: ArrayLike, targets: Float64Array, name: str
+) -> Float64Array:
+    """Return `values` as finite float64 after checking the shape of the targets."""
+    array = np.asarray(values, dtype=np.float64)
+    if array.shape != targets.shape:
+        raise ValueError(
+            f"{name} must have the shape of y_true, {targets.shape}; got "
+            f"{name}.shape={array.shape}."
+        )
+    _check_finite(array, name)
+    return array
+
+
+def check_members(members: Members, targets: Float64Array) -> Float64Array:
+    """Return finite members of shape (n_members,) + targets.shape."""
+    array = np.asarray(getattr(members, "members", members), dtype=np.float64)
+    if array.shape[1:] != targets.shape or array.size == 0:
+        raise ValueError(
+            "members must have shape (n_members, n_samples) or (n_members, n_samples, "
+            f"n_outputs) for y_true of shape {targets.shape}; got members.shape="
+            f"{array.shape}. Members come first and need the outputs of y_true."
+        )
+    for member in array:
+        _check_finite(member, "members")
+    return array
+
+
+def check_weights(
+    sample_weight: ArrayLike | None, targets: Float64Array
+) -> Float64Array:
+    """Return one weight per sample; None weighs all alike."""
+    weights: Float64Array = check_sample_weight(sample_weight, targets)
+    if (weights < 0).any() or weights.sum() == 0:
+        raise ValueError(
+            "sample_weight must hold no negative weight and at least one positive one; "
+            f"got a smallest weight of {weights.min():g} and a sum of "
+            f"{weights.sum():g}."
+        )
+    return weights
+
+
+def check_level(confidence_level: float) -> float:
+    """Return one confidence level after checking 0 < level < 1."""
+    levels = check_confidence_level(confidence_level)
+    if np.ndim(confidence_level) != 0:
+        raise ValueError(
+            "confidence_level must be one number; got "
+            f"confidence_level={confidence_level}. Call once for each level."
+        )
+    return float(levels[0])
+
+
+def average_samples(values: Float64Array, weights: Float64Array) -> Float64Array:
+    """Average over samples (first axis); what is left is one number per column."""
+    columns: Float64Array = np.average(
+        values.reshape(len(values), -1), axis=0, weights=weights
+    )
+    return columns
+
+
+def row_chunks(n_rows: int, cells_per_row: int) -> Iterator[slice]:
+    """Cut rows so that a temporary of `cells_per_row` numbers each stays small."""
+    step = max(1, _CELLS_PER_CHUNK // max(1, cells_per_row))
+    for start in range(0, n_rows, step):
+        yield slice(start, start + step)
+
+
+def _check_finite(array: Float64Array, name: str) -> None:
+    """Refuse NaN and infinity, which would spoil an average in silence."""
+    if not np.isfinite(array).all():
+        row = int(np.argwhere(~np.isfinite(array))[0, 0])
+        raise ValueError(
+            f"{name} must be finite; it holds NaN or infinity in row {row}."
+        )
