@@ -128,5 +128,5 @@ def _print_reports(reports: dict[str, dict[str, float]], n_rows: int) -> None:
     low, high = binom.ppf([0.025, 0.975], n_rows, LEVEL) / n_rows
     print(
         f"With {n_rows} rows a perfect {LEVEL:.0%} interval covers {low:.2f} to "
-        f"{high:.2f} in 95 % of cases. Of crps, width, winkler and pit_w1 less is better."
+        f"{high:.2f} in 95 % of cases. Of the other numbers less is better."
     )

@@ -17,7 +17,9 @@ def member_seeds(seed: int, n_members: int) -> list[int]:
 
 def torch_generator(*words: int) -> torch.Generator:
     """Build a CPU generator from any number of integers, mixed so that no two meet."""
-    state = np.random.SeedSequence(list(words)).generate_state(1, dtype=np.uint64)
+    # SeedSequence pads with zeros and splits long words, so length and width are fixed
+    halves = np.array([len(words), *words], dtype=np.uint64).view(np.uint32)
+    state = np.random.SeedSequence(halves).generate_state(1, dtype=np.uint64)
     # manual_seed takes what fits a signed 64-bit integer
     return torch.Generator().manual_seed(int(state[0] >> np.uint64(1)))
 

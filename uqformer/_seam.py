@@ -45,7 +45,7 @@ def attention_weights(scores: Tensor, module: nn.Module) -> Tensor:
 
 @contextmanager
 def handled_by(handler: AttentionHandler) -> Iterator[None]:
-    """Let `handler` answer for the attention of this thread; the outer one comes back."""
+    """Let `handler` answer for this thread's attention; the outer one comes back."""
     outer = _state.handler
     _state.handler = handler
     try:

@@ -4,7 +4,7 @@ The recipe is AdamW with a linear warm-up, clipped gradients, an exponential ave
 the weights, and early stopping on the validation loss of that average.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
@@ -34,7 +34,7 @@ GRADIENT_NORM = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows to learn from: inputs (N, ...), targets (N, C) and weights (N,) of mean 1."""
+    """Rows: inputs (N, ...), targets (N, C) and weights (N,) of mean 1."""
 
     x: Tensor
     y: Tensor
@@ -195,7 +195,7 @@ class WeightedSquaredError(nn.Module):
 
 
 class AveragedEarlyStopping(Callback):
-    """Average the weights, judge the average each epoch, keep the best, stop in time."""
+    """Average the weights, judge the average, keep the best, stop in time."""
 
     def __init__(self, valid: Rows, patience: int, verbose: int) -> None:
         self.valid = valid
@@ -263,7 +263,7 @@ EVALUATION_ROWS = 2048
 
 
 def _running_average(
-    average: list[Tensor], current: list[Tensor], n_averaged: Tensor
+    average: Sequence[Tensor], current: Sequence[Tensor], n_averaged: Tensor | int
 ) -> None:
     """Exponential average whose memory grows with the steps taken so far."""
     n_steps = int(n_averaged)

@@ -127,9 +127,7 @@ def _conformal(
     return quantiles.T, model.predict_interval(X, confidence_level)
 
 
-def _normal(
-    y_pred: Float64Array, std: float, quantiles: Float64Array
-) -> Float64Array:
+def _normal(y_pred: Float64Array, std: float, quantiles: Float64Array) -> Float64Array:
     """Quantiles of one normal about every point, (n_samples, n_quantiles)."""
     values: Float64Array = y_pred[:, None] + std * norm.ppf(quantiles)
     return values

@@ -31,8 +31,9 @@ class AttentionNotRedrawnError(UQFormerError, RuntimeError):
     >>> import torch
     >>> from uqformer.attention import stochastic_attention
     >>> from uqformer.exceptions import AttentionNotRedrawnError
+    >>> model = torch.nn.MultiheadAttention(4, 1).eval()
     >>> try:
-    ...     with stochastic_attention(torch.nn.Linear(2, 1), n_draws=4, seed=0):
+    ...     with stochastic_attention(model, n_draws=4, seed=0):
     ...         pass
     ... except AttentionNotRedrawnError as error:
     ...     print(type(error).__name__)

@@ -66,8 +66,8 @@ class RegressionEnsemble:
             )
         if not np.isfinite(members).all():
             raise ValueError(
-                "members must be finite; member "
-                f"{int(np.argwhere(~np.isfinite(members))[0, 0])} holds NaN or infinity."
+                "members must be finite; got NaN or infinity in member "
+                f"{int(np.argwhere(~np.isfinite(members))[0, 0])}."
             )
         object.__setattr__(self, "members", members)
 
@@ -97,7 +97,7 @@ class RegressionEnsemble:
         return mean
 
     def std(self) -> Float64Array:
-        """Spread of the members about their mean.
+        """Measure the spread of the members about their mean.
 
         Returns
         -------
@@ -108,7 +108,7 @@ class RegressionEnsemble:
         return std
 
     def quantile(self, quantiles: ArrayLike) -> Float64Array:
-        """Quantiles of the members, interpolated linearly between them.
+        """Interpolate quantiles linearly between the members.
 
         Parameters
         ----------
@@ -126,7 +126,7 @@ class RegressionEnsemble:
         return moved[:, 0] if np.ndim(quantiles) == 0 else moved
 
     def interval(self, confidence_level: ArrayLike = 0.9) -> Float64Array:
-        """Equal-tailed interval of the members.
+        """Cut off equal tails of the members.
 
         It covers as often as the members are right; nothing is corrected.
 

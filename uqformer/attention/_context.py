@@ -45,6 +45,8 @@ _MASKED_LOGIT = torch.finfo(torch.float16).min / 2
 class AttentionTap:
     """Count of what `stochastic_attention` has redrawn so far.
 
+    It may be read inside the block, and after it.
+
     Parameters
     ----------
     redraws : Counter of str
@@ -82,11 +84,10 @@ def stochastic_attention(
 ) -> Iterator[AttentionTap]:
     r"""Redraw the attention of a model while a `with` block lasts.
 
-    Inside, every row of softmax attention of the chosen modules is replaced by
-    normalised multinomial counts of itself; the weights of the model are left alone.
-    The model is then one function drawn at random: the same seed and the same row give
-    the same output, whatever stands beside the row in its batch. Other seeds give the
-    other members of an ensemble.
+    Inside, every row of attention of the chosen modules is replaced by normalised
+    multinomial counts of itself; the model's own weights are left alone. The model is
+    then one function drawn at random: the same seed and row give the same output,
+    whatever stands beside the row in its batch. Other seeds give other members.
 
     Parameters
     ----------
@@ -138,9 +139,9 @@ def stochastic_attention(
     them. Scores are taken to be laid out ``(N, H, T, S)``, or ``(N * H, T, S)`` if the
     module says how many heads it has.
 
-    No gradient is recorded. While the block lasts, fused attention kernels are off in
-    the whole process, but only this thread is redrawn. Kernels that never compute a
-    softmax in the open, such as external flash attention, cannot be redrawn, and raise.
+    No gradient is recorded. Fused attention kernels are off in the whole process, but
+    only this thread is redrawn. Attention that computes no softmax in the open, such as
+    external flash kernels, cannot be redrawn, and raises.
 
     References
     ----------

@@ -15,7 +15,7 @@ Batch: TypeAlias = Tensor | Mapping[str, Tensor]
 
 # numbers of input in one pass: enough to drown what each call costs, few enough to
 # keep the activations in the cache
-_INPUTS_PER_PASS = 2**16
+_INPUTS_PER_PASS = 2**12
 
 
 def forward_members(
@@ -53,14 +53,11 @@ def forward_members(
         ``forward(model, batch)`` returns the output Tensor, and must call `model`
         once. None calls ``model(batch)``, or ``model(**batch)`` for a dict.
 
-    Yields
-    ------
-    batch_index : int
-        Position of the batch; the outer loop.
-    member_index : int
-        Position of the seed; the inner loop.
-    output : Tensor of shape (N, ...)
-        What this member gives for this batch.
+    Returns
+    -------
+    outputs : iterator of (int, int, Tensor)
+        Position of the batch, position of the seed, and what that member gives for that
+        batch. Batches are the outer loop, members the inner one.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""FT-Transformer for tables, top to bottom: columns to tokens, blocks, CLS to outputs."""
+"""FT-Transformer for tables, top to bottom: from columns to tokens to outputs."""
 
 import warnings
 from typing import Literal, Self
@@ -238,7 +238,9 @@ class Attention(nn.Module):
     def forward(self, query: Tensor, state: Tensor) -> Tensor:
         """Mix `state` (N, T, D) for every `query` (N, Q, D)."""
         q = self._split(self.query(query))  # (N, H, Q, D/H)
-        k, v = map(self._split, self.key_value(state).chunk(2, dim=-1))  # (N, H, T, D/H)
+        k, v = map(
+            self._split, self.key_value(state).chunk(2, dim=-1)
+        )  # (N, H, T, D/H)
         if is_redrawing():
             scores = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5  # (N, H, Q, T)
             mixed = attention_weights(scores, self) @ v  # (N, H, Q, D/H)
@@ -249,4 +251,5 @@ class Attention(nn.Module):
         return output
 
     def _split(self, x: Tensor) -> Tensor:
-        return x.unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
+        heads: Tensor = x.unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
+        return heads  # (N, H, T, D/H)

@@ -59,7 +59,7 @@ class ConcentrationResult:
 
 @dataclass(frozen=True, slots=True)
 class _PowerLaw:
-    """Least-squares line of ln(distance) in ln(n_draws), with what is needed to draw."""
+    """Least-squares line of ln(distance) in ln(n_draws), and its posterior."""
 
     intercept: float
     slope: float
@@ -72,7 +72,7 @@ class _PowerLaw:
         return float(_optimum(self.intercept, self.slope, self.variance, target))
 
     def cost(self, n_draws: Float64Array, target: float) -> Float64Array:
-        """Expected squared mismatch of a log-normal distance, at each `n_draws`."""
+        """Return the expected squared mismatch of a log-normal distance."""
         mean = self.intercept + self.slope * np.log(n_draws)
         v = self.variance
         noise = np.exp(2 * mean) * (np.exp(2 * v) - np.exp(v))
@@ -80,9 +80,7 @@ class _PowerLaw:
         cost: Float64Array = noise + bias
         return cost
 
-    def posterior_best(
-        self, target: float, rng: np.random.Generator
-    ) -> Float64Array:
+    def posterior_best(self, target: float, rng: np.random.Generator) -> Float64Array:
         """Minimisers under posterior draws of intercept, slope and noise."""
         variance = self.variance * self.n_free / rng.chisquare(self.n_free, N_POSTERIOR)
         root = np.linalg.cholesky(self.covariance + 1e-12 * np.eye(2))
@@ -209,9 +207,7 @@ def _fit(n_draws: Float64Array, distances: Float64Array) -> _PowerLaw:
     )
 
 
-def _settled(
-    law: _PowerLaw, best: float, draws: Float64Array, target: float
-) -> bool:
+def _settled(law: _PowerLaw, best: float, draws: Float64Array, target: float) -> bool:
     """Tell whether the posterior's optima are all about as good as ours."""
     ratio = law.cost(draws, target) / law.cost(np.array([best]), target)
     narrow = np.std(np.log(draws)) < 0.05

@@ -77,7 +77,9 @@ class BaseTransformerEstimator(BaseEstimator, ABC):
     }
 
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> Self:
         """Train the backbone, or only calibrate a frozen one.
 
         Parameters
@@ -133,7 +135,7 @@ class BaseTransformerEstimator(BaseEstimator, ABC):
         return isinstance(self.backbone, FrozenBackbone)
 
     def _allows_more_dimensions(self) -> bool:
-        """A table's backbone takes a table; others may take images or windows."""
+        """Tell whether the backbone may take images or windows besides tables."""
         return not isinstance(self.backbone, str)
 
     def _validate_new(self, X: ArrayLike) -> AnyArray:
@@ -157,8 +159,8 @@ class BaseTransformerEstimator(BaseEstimator, ABC):
         if not np.isfinite(narrow).all():
             raise ValueError(
                 "X must fit the float32 range of the network; "
-                f"{int((~np.isfinite(narrow)).sum())} of its values do not, the largest "
-                f"is {np.abs(X).max():.3g}. Rescale or clip X."
+                f"{int((~np.isfinite(narrow)).sum())} of its values do not, the "
+                f"largest is {np.abs(X).max():.3g}. Rescale or clip X."
             )
         return narrow
 

@@ -22,10 +22,10 @@ __all__ = ["HeldOutCalibration", "Point", "point_and_spread"]
 Point: TypeAlias = Literal["exact", "mean"]
 
 SEARCH_ROWS = 2048
-"""Validation rows used by the search at most; more would not move its answer."""
+"""Validation rows the search uses at most; more would not move its answer."""
 
 SEARCH_MEMBERS = 2
-"""Members behind each distance: they share uniforms over rows, so one alone is noisy."""
+"""Members behind each distance; rows share uniforms, so one alone is noisy."""
 
 SEARCH_PASSES = 15
 """Distances measured by a search at most."""
@@ -34,7 +34,7 @@ SEARCH_PASSES = 15
 def point_and_spread(
     exact: Float64Array, deviations: Deviations, point: Point
 ) -> tuple[Float64Array, Float64Array]:
-    """Return the point prediction and the members' root mean square distance from it."""
+    """Return the point and the members' root mean square distance from it."""
     if point == "mean":
         return exact + deviations.mean, deviations.std()
     return exact, np.sqrt(deviations.mean_square)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from uqformer._typing import AnyArray, Float64Array, LayerSelection
-from uqformer.attention import find_attention_modules, forward_members
+from uqformer.attention import forward_members
 
 __all__ = ["Deviations", "Passes", "evaluating", "resolve_device"]
 
@@ -88,8 +88,7 @@ class Passes:
         return Deviations(total / len(seeds), total_square / len(seeds))
 
     def check(self, x: AnyArray) -> None:
-        """Find the attention and run two rows, so that mistakes show before training."""
-        find_attention_modules(self.module, self.layers)
+        """Run two rows, so that a backbone's mistakes show before training."""
         self.exact(x[:2])
 
     def _redrawn(

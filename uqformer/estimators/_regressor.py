@@ -1,4 +1,4 @@
-"""StochasticAttentionRegressor: point, spread, interval and quantiles of a transformer."""
+"""StochasticAttentionRegressor: point, spread, interval, quantiles of a transformer."""
 
 from numbers import Real
 from typing import Any, Literal
@@ -8,8 +8,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 from sklearn.utils import Tags
 
-from uqformer._random import member_seeds
-from uqformer._typing import AnyArray, Float64Array, LayerSelection, NumberOfDraws
+from uqformer._typing import Float64Array, LayerSelection, NumberOfDraws
 from uqformer._validation import (
     Interval,
     StrOptions,
@@ -17,16 +16,14 @@ from uqformer._validation import (
     check_probabilities,
 )
 from uqformer.backbones._make import BackboneSpec
-from uqformer.calibration import AdaptiveConformal
-from uqformer.estimators._calibrated import Point, point_and_spread
-from uqformer.estimators._fit_regressor import FittedRegressor
-from uqformer.exceptions import InsufficientCalibrationError
+from uqformer.estimators._calibrated import Point
+from uqformer.estimators._regressor_core import RegressorCore
 from uqformer.predictive import RegressionEnsemble
 
 __all__ = ["StochasticAttentionRegressor"]
 
 
-class StochasticAttentionRegressor(RegressorMixin, FittedRegressor):
+class StochasticAttentionRegressor(RegressorMixin, RegressorCore):
     """Regression by a transformer whose attention is redrawn to show its uncertainty.
 
     ``fit`` trains the backbone, or takes a trained one, and keeps some rows away from
@@ -134,7 +131,7 @@ class StochasticAttentionRegressor(RegressorMixin, FittedRegressor):
     n_features_in_ : int
         Number of columns seen in ``fit``.
 
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Names of the columns, where `X` had string names.
 
     n_outputs_ : int
@@ -180,7 +177,7 @@ class StochasticAttentionRegressor(RegressorMixin, FittedRegressor):
     """
 
     _parameter_constraints: dict[str, list[Any]] = {
-        **FittedRegressor._parameter_constraints,
+        **RegressorCore._parameter_constraints,
         "point": [StrOptions({"exact", "mean"})],
         "interval": [StrOptions({"conformal", "ensemble"})],
         "calibration_fraction": [Interval(Real, 0, 1, closed="neither")],
@@ -326,8 +323,9 @@ class StochasticAttentionRegressor(RegressorMixin, FittedRegressor):
         Returns
         -------
         y_quantiles : ndarray of shape (n_samples, n_quantiles[, n_outputs])
-            In units of `y` and in the order of `quantiles`. The ends of an interval of
-            level c are the quantiles (1 - c) / 2 and (1 + c) / 2.
+            In units of `y` and in the order of `quantiles`; without `n_quantiles` for a
+            single number. The ends of an interval of level c are the quantiles
+            (1 - c) / 2 and (1 + c) / 2.
 
         Raises
         ------
@@ -336,17 +334,8 @@ class StochasticAttentionRegressor(RegressorMixin, FittedRegressor):
         """
         self._check_ready()
         wanted = check_probabilities(quantiles, "quantiles")
-        inputs = self._validate_new(X)
-        if self.interval == "ensemble":
-            return self._ensemble(inputs).quantile(wanted)
-        point, spread = self._point_and_spread(inputs)
-        level = np.abs(2 * wanted - 1)  # of the interval that ends at the quantile
-        side = np.sign(2 * wanted - 1).reshape(-1, *[1] * (point.ndim - 1))
-        apart = level > 0  # the median is the point itself, at no width
-        half = np.zeros((len(inputs), len(wanted), self.n_outputs_))
-        if apart.any():
-            half[:, apart] = self._conformal().half_width(spread, level[apart])
-        return self._in_units(point[:, None] + side * half)
+        values = self._quantiles(self._validate_new(X), wanted)
+        return values[:, 0] if np.ndim(quantiles) == 0 else values
 
     def predict_ensemble(self, X: ArrayLike) -> RegressionEnsemble:
         """Predict with every member and keep them all.
@@ -364,49 +353,6 @@ class StochasticAttentionRegressor(RegressorMixin, FittedRegressor):
         """
         self._check_ready()
         return self._ensemble(self._validate_new(X))
-
-    def _interval_ends(self, inputs: AnyArray, levels: Float64Array) -> Float64Array:
-        """Return ends of shape (n, 2, n_levels[, n_outputs])."""
-        if self.interval == "ensemble":
-            return self._ensemble(inputs).interval(levels)
-        point, spread = self._point_and_spread(inputs)
-        half = self._conformal().half_width(spread, levels)  # (n, n_levels, C)
-        middle = point[:, None]
-        return self._in_units(np.stack([middle - half, middle + half], axis=1))
-
-    def _ensemble(self, inputs: AnyArray) -> RegressionEnsemble:
-        seeds = member_seeds(self.seed_, self.n_members)
-        members = self._passes(self.module_).members(inputs, self.n_draws_, seeds)
-        return RegressionEnsemble(self._in_units(members))
-
-    def _point_and_spread(self, inputs: AnyArray) -> tuple[Float64Array, Float64Array]:
-        """Return point and spread in the units of the module, (n, C) each."""
-        passes = self._passes(self.module_)
-        exact = passes.exact(inputs)
-        seeds = member_seeds(self.seed_, self.n_members)
-        moments = passes.deviations(inputs, exact, self.n_draws_, seeds)
-        return point_and_spread(exact, moments, self.point)
-
-    def _conformal(self) -> AdaptiveConformal:
-        if not len(self.calibration_.calibration):
-            raise InsufficientCalibrationError(
-                "interval='conformal' needs calibration rows, but the estimator was "
-                "fitted with interval='ensemble' and kept none. Fit it again."
-            )
-        return self.calibration_.conformal(
-            self._passes(self.module_), self.n_draws_, self.n_members, self.point
-        )
-
-    def _in_units(self, values: Float64Array) -> Float64Array:
-        """Turn (..., C) outputs into units of `y`, without C for a flat `y`."""
-        return self._flat(self.target_center_ + self.target_scale_ * values)
-
-    def _stretched(self, spread: Float64Array) -> Float64Array:
-        """Turn (..., C) spreads into units of `y`."""
-        return self._flat(self.target_scale_ * spread)
-
-    def _flat(self, values: Float64Array) -> Float64Array:
-        return values[..., 0] if self.y_ndim_ == 1 else values
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

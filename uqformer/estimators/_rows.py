@@ -46,7 +46,7 @@ def part_rows(
         raise ValueError(
             "validation_fraction and calibration_fraction must leave at least 2 rows "
             f"to train on; got {validation_fraction:g} and {calibration_fraction:g} of "
-            f"{n_samples} rows, which leaves {n_train}. Lower them or hand in more rows."
+            f"{n_samples} rows, which leaves {n_train}. Lower them or add rows."
         )
     order = np.random.default_rng(derive_seed(seed, "parts")).permutation(n_samples)
     train, validation, calibration = np.split(order, [n_train, n_train + n_validation])

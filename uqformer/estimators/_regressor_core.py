@@ -1,4 +1,4 @@
-"""Fitting a regressor: check, part, scale, train, hold out, calibrate."""
+"""Behind a regressor's verbs: its fit, and its predictions in the network's units."""
 
 import warnings
 from collections.abc import Iterator
@@ -11,27 +11,29 @@ from numpy.typing import ArrayLike
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
-from uqformer._random import derive_seed, seeded
+from uqformer._random import derive_seed, member_seeds, seeded
 from uqformer._training import Rows, TrainingRecipe, train_regressor
 from uqformer._typing import AnyArray, Float64Array, IntArray
 from uqformer._validation import check_sample_weight, validate_data
 from uqformer.attention import find_attention_modules
 from uqformer.backbones import make_backbone
+from uqformer.calibration import AdaptiveConformal
 from uqformer.estimators._base import (
     MIN_SAMPLES,
     BaseTransformerEstimator,
     clear_about_strings,
 )
-from uqformer.estimators._calibrated import HeldOutCalibration
+from uqformer.estimators._calibrated import HeldOutCalibration, point_and_spread
 from uqformer.estimators._passes import Passes, resolve_device
 from uqformer.estimators._rows import HeldOut, Parts, part_rows
-from uqformer.exceptions import UQFormerWarning
+from uqformer.exceptions import InsufficientCalibrationError, UQFormerWarning
+from uqformer.predictive import RegressionEnsemble
 
-__all__ = ["FittedRegressor"]
+__all__ = ["RegressorCore"]
 
 
-class FittedRegressor(BaseTransformerEstimator):
-    """A regressor's fit; the public verbs stand in the subclass."""
+class RegressorCore(BaseTransformerEstimator):
+    """A regressor without its public verbs, which stand in the subclass."""
 
     def _fit_rows(
         self,
@@ -40,17 +42,17 @@ class FittedRegressor(BaseTransformerEstimator):
         sample_weight: ArrayLike | None,
         seed: int,
     ) -> None:
-        X, y, weight = self._validate_rows(X, y, sample_weight)
+        rows, targets, weight = self._validate_rows(X, y, sample_weight)
         parts = part_rows(
-            len(X),
+            len(rows),
             validation_fraction=self.validation_fraction,
             calibration_fraction=self._calibration_fraction(),
             trains=not self._is_frozen(),
             seed=seed,
         )
-        self._scale(X, y, weight, parts.train)
-        inputs = self._scaled_inputs(X)
-        targets = (y - self.target_center_) / self.target_scale_
+        self._scale(rows, targets, weight, parts.train)
+        inputs = self._scaled_inputs(rows)
+        targets = (targets - self.target_center_) / self.target_scale_
         module = self._make_module(inputs, parts.train, seed)
         passes = self._passes(module)
         passes.check(inputs)
@@ -74,7 +76,7 @@ class FittedRegressor(BaseTransformerEstimator):
     ) -> tuple[Float64Array, Float64Array, Float64Array]:
         """Return X, y as (n, C) and weights, all float64, without rows of weight 0."""
         with clear_about_strings():
-            X, y = validate_data(
+            inputs, targets = validate_data(
                 self,
                 X,
                 y,
@@ -84,20 +86,20 @@ class FittedRegressor(BaseTransformerEstimator):
                 allow_nd=self._allows_more_dimensions(),
                 ensure_min_samples=MIN_SAMPLES,
             )
-        y = np.asarray(y, dtype=np.float64)
-        self.y_ndim_ = y.ndim
-        y = y.reshape(len(y), -1)  # (n, C)
-        weight = check_sample_weight(sample_weight, X, ensure_non_negative=True)
+        targets = np.asarray(targets, dtype=np.float64)
+        self.y_ndim_ = targets.ndim
+        targets = targets.reshape(len(targets), -1)  # (n, C)
+        weight = check_sample_weight(sample_weight, inputs, ensure_non_negative=True)
         kept = weight > 0
         if kept.sum() < MIN_SAMPLES:
             raise ValueError(
                 f"At least {MIN_SAMPLES} rows must have a positive sample_weight; got "
                 f"{int(kept.sum())} of {len(kept)}."
             )
-        X, y, weight = X[kept], y[kept], weight[kept]
+        inputs, targets, weight = inputs[kept], targets[kept], weight[kept]
         if not self._is_frozen():
-            _warn_of_constants(X, y)
-        return X, y, np.asarray(weight, dtype=np.float64) / weight.mean()
+            _warn_of_constants(inputs, targets)
+        return inputs, targets, np.asarray(weight, dtype=np.float64) / weight.mean()
 
     def _scale(
         self, X: Float64Array, y: Float64Array, weight: Float64Array, train: IntArray
@@ -209,15 +211,69 @@ class FittedRegressor(BaseTransformerEstimator):
                 n_draws = self.calibration_.search(passes).n_draws
         if len(self.calibration_.calibration):
             with self._timed("conformal"):
-                self.calibration_.conformal(
-                    passes, n_draws, self.n_members, self.point
-                )
+                self.calibration_.conformal(passes, n_draws, self.n_members, self.point)
 
     @contextmanager
     def _timed(self, stage: str) -> Iterator[None]:
         start = perf_counter()
         yield
         self.fit_times_[stage] = perf_counter() - start
+
+    def _interval_ends(self, inputs: AnyArray, levels: Float64Array) -> Float64Array:
+        """Return ends of shape (n, 2, n_levels[, n_outputs])."""
+        if self.interval == "ensemble":
+            return self._ensemble(inputs).interval(levels)
+        point, spread = self._point_and_spread(inputs)
+        half = self._conformal().half_width(spread, levels)  # (n, n_levels, C)
+        middle = point[:, None]
+        return self._in_units(np.stack([middle - half, middle + half], axis=1))
+
+    def _quantiles(self, inputs: AnyArray, wanted: Float64Array) -> Float64Array:
+        """Return quantiles of shape (n, n_quantiles[, n_outputs])."""
+        if self.interval == "ensemble":
+            return self._ensemble(inputs).quantile(wanted)
+        point, spread = self._point_and_spread(inputs)
+        level = np.abs(2 * wanted - 1)  # of the interval that ends at the quantile
+        half = np.zeros((len(inputs), len(wanted), self.n_outputs_))
+        apart = level > 0  # the median is the point itself
+        if apart.any():
+            half[:, apart] = self._conformal().half_width(spread, level[apart])
+        side = np.sign(2 * wanted - 1)[:, None]
+        return self._in_units(point[:, None] + side * half)
+
+    def _ensemble(self, inputs: AnyArray) -> RegressionEnsemble:
+        seeds = member_seeds(self.seed_, self.n_members)
+        members = self._passes(self.module_).members(inputs, self.n_draws_, seeds)
+        return RegressionEnsemble(self._in_units(members))
+
+    def _point_and_spread(self, inputs: AnyArray) -> tuple[Float64Array, Float64Array]:
+        """Return point and spread in the units of the module, (n, C) each."""
+        passes = self._passes(self.module_)
+        exact = passes.exact(inputs)
+        seeds = member_seeds(self.seed_, self.n_members)
+        moments = passes.deviations(inputs, exact, self.n_draws_, seeds)
+        return point_and_spread(exact, moments, self.point)
+
+    def _conformal(self) -> AdaptiveConformal:
+        if not len(self.calibration_.calibration):
+            raise InsufficientCalibrationError(
+                "interval='conformal' needs calibration rows, but the estimator was "
+                "fitted with interval='ensemble' and kept none. Fit it again."
+            )
+        return self.calibration_.conformal(
+            self._passes(self.module_), self.n_draws_, self.n_members, self.point
+        )
+
+    def _in_units(self, values: Float64Array) -> Float64Array:
+        """Turn (..., C) outputs into units of `y`, without C for a flat `y`."""
+        return self._flat(self.target_center_ + self.target_scale_ * values)
+
+    def _stretched(self, spread: Float64Array) -> Float64Array:
+        """Turn (..., C) spreads into units of `y`."""
+        return self._flat(self.target_scale_ * spread)
+
+    def _flat(self, values: Float64Array) -> Float64Array:
+        return values[..., 0] if self.y_ndim_ == 1 else values
 
 
 def _state(module: nn.Module) -> Iterator[torch.Tensor]:
@@ -238,7 +294,7 @@ def _tensors(
 def _warn_of_constants(X: Float64Array, y: Float64Array) -> None:
     """Warn of columns and targets that never change, which is rarely meant."""
     if X.ndim == 2:
-        constant = np.flatnonzero((X == X[:1]).all(axis=0))
+        constant = np.flatnonzero(np.ptp(X, axis=0) == 0)
         if 0 < len(constant) < X.shape[1]:
             warnings.warn(
                 f"X has {len(constant)} columns that are constant, at positions "
@@ -247,7 +303,7 @@ def _warn_of_constants(X: Float64Array, y: Float64Array) -> None:
                 UQFormerWarning,
                 stacklevel=4,
             )
-    if (y == y[:1]).all():
+    if (np.ptp(y, axis=0) == 0).all():
         warnings.warn(
             f"y is constant at {y[0].tolist()}; there is nothing to learn, and "
             "intervals will be as narrow as the network can fit that number. Check "
