@@ -113,7 +113,7 @@ def test_batch_normalisation_never_meets_a_lone_row() -> None:
     assert len(history) == 2
 
 
-# -- It repeats, and leaves the world alone ------------------------------------------
+# -- It repeats, and leaves the world alone -----------------------------------------
 
 
 def test_same_seed_gives_the_same_bits() -> None:
@@ -134,7 +134,7 @@ def test_global_generators_are_given_back() -> None:
     assert all(map(np.array_equal, numpy_before, numpy_after))
 
 
-# -- The best average stays, and training stops --------------------------------------
+# -- The best average stays, and training stops -------------------------------------
 
 
 @pytest.mark.parametrize("n_valid", [20, 2500])  # 2500 are judged in two parts
@@ -192,7 +192,7 @@ def test_the_average_forgets_slowly_and_the_longer_the_slower() -> None:
     assert int(steps[0]) == 8  # counts are no quantities to average
 
 
-# -- Weights of rows -----------------------------------------------------------------
+# -- Weights of rows ----------------------------------------------------------------
 
 
 def test_targets_of_weightless_rows_do_not_matter() -> None:
@@ -239,7 +239,7 @@ def test_loss_is_the_weighted_mean_over_rows_and_outputs() -> None:
     assert float(WeightedSquaredError()(output, packed)) == pytest.approx(by_hand)
 
 
-# -- What goes wrong -----------------------------------------------------------------
+# -- What goes wrong ----------------------------------------------------------------
 
 
 class _Squeezed(nn.Module):
@@ -289,7 +289,7 @@ def test_an_interrupt_inside_a_batch_comes_through() -> None:
     assert module.n_calls == 3
 
 
-# -- Batches, warm-up and the bar -----------------------------------------------------
+# -- Batches, warm-up and the bar ---------------------------------------------------
 
 
 @pytest.mark.parametrize("batch_size", [3, 7, 32, 100])

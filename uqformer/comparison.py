@@ -13,7 +13,7 @@ from uqformer.metrics import regression_report
 __all__ = ["compare_intervals"]
 
 N_QUANTILES = 50
-"""Equally likely quantiles that stand for a distribution, as members would."""
+"""Most equally likely quantiles that stand for a distribution, as members would."""
 
 
 def compare_intervals(
@@ -62,7 +62,8 @@ def compare_intervals(
     Notes
     -----
     Distributions other than the members are given to the report as 50 equally likely
-    quantiles, the number of members by default.
+    quantiles, the number of members by default; as fewer, where there are not the 49
+    calibration rows that the outermost two need.
 
     Examples
     --------
@@ -82,8 +83,9 @@ def compare_intervals(
             "compare_intervals needs a model fitted with interval='conformal'; got "
             f"interval={model.interval!r}."
         )
-    levels = (np.arange(N_QUANTILES) + 0.5) / N_QUANTILES
     y_pred = model.predict(X)
+    n_quantiles = min(N_QUANTILES, len(model.calibration_.calibration) + 1)
+    levels = (np.arange(n_quantiles) + 0.5) / n_quantiles
 
     def report(members: Float64Array, y_interval: Float64Array) -> dict[str, float]:
         return regression_report(

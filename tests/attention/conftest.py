@@ -11,6 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from uqformer._seam import attention_weights
+from uqformer._typing import LayerSelection
+from uqformer.attention import stochastic_attention
 
 N, T, D, H = 3, 5, 8, 2  # samples, tokens, width, heads
 
@@ -30,6 +32,29 @@ class Family:
     def run(self, inputs: dict[str, Tensor] | None = None) -> Tensor:
         with torch.no_grad():
             return self.call(self.model, self.inputs if inputs is None else inputs)
+
+    def redraw(
+        self,
+        seed: int = 0,
+        n_draws: int = 4,
+        inputs: dict[str, Tensor] | None = None,
+        layers: LayerSelection = "all",
+    ) -> Tensor:
+        with stochastic_attention(
+            self.model, n_draws=n_draws, seed=seed, layers=layers
+        ):
+            return self.run(inputs)
+
+    def n_hooks(self) -> int:
+        return sum(
+            len(hooks)
+            for module in self.model.modules()
+            for hooks in (
+                module._forward_hooks,
+                module._forward_pre_hooks,
+                module._forward_hooks_always_called,
+            )
+        )
 
     def rows(self, chosen: slice) -> dict[str, Tensor]:
         return {name: value[chosen] for name, value in self.inputs.items()}
@@ -258,6 +283,23 @@ def make_family() -> Callable[..., Family]:
 def make_hugging_face() -> Callable[..., nn.Module]:
     """Build a tiny Hugging Face model by name."""
     return hugging_face
+
+
+@pytest.fixture
+def switches() -> Callable[[], tuple[bool, ...]]:
+    """Read the process-wide settings that decide which kernel attends."""
+
+    def read() -> tuple[bool, ...]:
+        cuda = torch.backends.cuda
+        return (
+            torch.backends.mha.get_fastpath_enabled(),
+            cuda.flash_sdp_enabled(),
+            cuda.mem_efficient_sdp_enabled(),
+            cuda.math_sdp_enabled(),
+            cuda.cudnn_sdp_enabled(),
+        )
+
+    return read
 
 
 @pytest.fixture(params=FAMILIES)

@@ -1,4 +1,4 @@
-"""The contract of the one door, line by line, for every family of models."""
+"""The one door: the law of the redraw, masks, selection, errors, and threads."""
 
 import math
 import threading
@@ -9,146 +9,15 @@ import torch.nn.functional as F
 from scipy import stats
 from torch import nn
 
-from uqformer import _seam
+from uqformer._random import torch_generator
 from uqformer.attention import (
     AttentionTap,
-    find_attention_modules,
+    _context,
     multinomial_weights,
     stochastic_attention,
 )
+from uqformer.attention._draws import draw_weights
 from uqformer.exceptions import AttentionNotRedrawnError
-
-DTYPES = [torch.float32, torch.bfloat16]
-
-
-def redraw(family, seed=0, n_draws=4, inputs=None, **kwargs):
-    with stochastic_attention(family.model, n_draws=n_draws, seed=seed, **kwargs):
-        return family.run(inputs)
-
-
-def switches():
-    cuda = torch.backends.cuda
-    return (
-        torch.backends.mha.get_fastpath_enabled(),
-        cuda.flash_sdp_enabled(),
-        cuda.mem_efficient_sdp_enabled(),
-        cuda.math_sdp_enabled(),
-        cuda.cudnn_sdp_enabled(),
-    )
-
-
-def n_hooks(model):
-    return sum(
-        len(hooks)
-        for module in model.modules()
-        for hooks in (
-            module._forward_hooks,
-            module._forward_pre_hooks,
-            module._forward_hooks_always_called,
-        )
-    )
-
-
-# ------------------------------------------------------------- for every family
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_each_attention_layer_is_redrawn_once(make_family, family_name, dtype):
-    family = make_family(family_name, dtype)
-    with stochastic_attention(family.model, n_draws=4, seed=0) as tap:
-        output = family.run()
-    assert tap.redraws == dict.fromkeys(find_attention_modules(family.model), 1)
-    assert tap.n_redraws == family.n_attention
-    assert output.dtype == dtype
-    assert not output.requires_grad
-    assert not output.is_inference()
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_many_draws_give_the_model_back(make_family, family_name, dtype):
-    """The noise falls as one over the root of the draws: masks and scales are right."""
-    family = make_family(family_name, dtype)
-    plain = family.run()
-    single = (redraw(family, n_draws=1) - plain).abs().max()
-    many = (redraw(family, n_draws=20_000) - plain).abs().max()
-    assert many < 0.1 * single
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_same_seed_same_member(make_family, family_name, dtype):
-    family = make_family(family_name, dtype)
-    first, again, other = (redraw(family, seed=seed) for seed in (5, 5, 6))
-    assert torch.equal(first, again)
-    assert not torch.equal(first, other)
-
-
-def test_a_member_is_one_function(make_family, family_name):
-    """Within one block the same rows give the same output, whatever stands beside."""
-    family = make_family(family_name)
-    with stochastic_attention(family.model, n_draws=4, seed=0):
-        whole, again = family.run(), family.run()
-        parts = [family.run(family.rows(rows)) for rows in (slice(1), slice(1, None))]
-    assert torch.equal(whole, again)
-    torch.testing.assert_close(torch.cat(parts), whole, atol=1e-5, rtol=1e-5)
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_masked_keys_are_never_drawn(make_family, padded_name, dtype):
-    """What stands in the padding does not matter, unless the mask is taken away."""
-    family = make_family(padded_name, dtype)
-    tokens, real = family.inputs[family.tokens], family.inputs[family.real].bool()
-    other = tokens.clone()
-    other[~real] = tokens.flip(0)[~real] + 1 if tokens.is_floating_point() else 7
-    changed = family.inputs | {family.tokens: other}
-    for n_draws in (1, 50):
-        expected = redraw(family, n_draws=n_draws)
-        assert torch.equal(redraw(family, n_draws=n_draws, inputs=changed), expected)
-    open_mask = {family.real: torch.ones_like(family.inputs[family.real])}
-    seen, changed_seen = (
-        redraw(family, n_draws=50, inputs=inputs | open_mask)
-        for inputs in (family.inputs, changed)
-    )
-    # the first token of each row on the left, the last on the right: one of them real
-    assert (seen - changed_seen)[:, [0, -1]].abs().amax(dim=(1, 2)).max() > 1e-2
-
-
-def test_the_model_leaves_as_it_came(make_family, family_name):
-    family = make_family(family_name)
-    state = {name: value.clone() for name, value in family.model.state_dict().items()}
-    plain, before, hooks = family.run(), switches(), n_hooks(family.model)
-    rng = torch.random.get_rng_state()
-    redraw(family)
-    assert torch.equal(family.run(), plain)
-    assert all(torch.equal(state[k], v) for k, v in family.model.state_dict().items())
-    assert switches() == before
-    assert n_hooks(family.model) == hooks
-    assert not _seam.is_redrawing()
-    assert torch.equal(torch.random.get_rng_state(), rng)
-
-
-def test_no_draws_is_the_plain_pass(make_family, family_name):
-    family = make_family(family_name)
-    plain = family.run()
-    with stochastic_attention(family.model, n_draws=None, seed=0) as tap:
-        assert torch.equal(family.run(), plain)
-    assert tap.n_redraws == 0
-
-
-def test_inference_mode_outside_and_inside(make_family, family_name):
-    family = make_family(family_name)
-    expected = redraw(family)
-    with torch.inference_mode():
-        inputs = {name: value.clone() for name, value in family.inputs.items()}
-        outside = redraw(family, inputs=inputs)
-    assert torch.equal(outside, expected)
-    with (
-        stochastic_attention(family.model, n_draws=4, seed=0) as tap,
-        torch.inference_mode(),
-    ):
-        inside = family.run(inputs)
-    assert tap.n_redraws == family.n_attention
-    torch.testing.assert_close(inside, expected, atol=1e-5, rtol=1e-5)
-
 
 # ------------------------------------------------------- the law of the redraw
 
@@ -221,19 +90,20 @@ def test_layers_and_calls_are_independent():
     assert off_diagonal.abs().max() < limit
 
 
-def test_redraw_equals_attention_written_out(make_family):
-    """One layer against multinomial_weights on weights computed by hand."""
+def test_redraw_equals_attention_written_out(monkeypatch):
+    """One layer by torch against the same layer by hand, with the weights it drew."""
     torch.manual_seed(0)
     model = nn.MultiheadAttention(8, 2, bias=False, batch_first=True).eval()
-    x = torch.randn(2, 4, 8)
-    calls = []
-    real = _spy_on_draws(calls)
-    try:
-        with stochastic_attention(model, n_draws=7, seed=11):
-            output, weights = model(x, x, x, average_attn_weights=False)
-    finally:
-        real()
-    probs, drawn = calls[0]
+    x, calls = torch.randn(2, 4, 8), []
+
+    def spy(probs, uniforms):
+        calls.append((probs, draw_weights(probs, uniforms)))
+        return calls[-1][1]
+
+    monkeypatch.setattr(_context, "draw_weights", spy)
+    with stochastic_attention(model, n_draws=7, seed=11):
+        output, weights = model(x, x, x, average_attn_weights=False)
+    ((probs, drawn),) = calls
     with torch.no_grad():
         q, k, v = (
             part.unflatten(-1, (2, 4)).transpose(1, 2)
@@ -246,40 +116,6 @@ def test_redraw_equals_attention_written_out(make_family):
     assert torch.equal(weights, drawn)
     assert ((drawn * 7).round() - drawn * 7).abs().max() < 1e-5
     torch.testing.assert_close(output, expected, atol=1e-6, rtol=1e-5)
-
-
-def _spy_on_draws(calls):
-    from uqformer.attention import _context
-
-    real = _context.draw_weights
-
-    def spy(probs, uniforms):
-        weights = real(probs, uniforms)
-        calls.append((probs.clone(), weights))
-        return weights
-
-    _context.draw_weights = spy
-    return lambda: setattr(_context, "draw_weights", real)
-
-
-def test_weights_asked_for_or_not(make_family):
-    """need_weights takes another way through torch, and means the same draw."""
-    asked, unasked = make_family("mha-weights"), make_family("mha")
-    expected = redraw(unasked, seed=3)
-    torch.testing.assert_close(redraw(asked, seed=3), expected, atol=1e-6, rtol=1e-5)
-
-
-def test_the_ways_in_mean_the_same_draw(make_family):
-    """By hand, by SDPA and by the seam: one attention, one draw."""
-    by_hand, by_sdpa, by_seam = (
-        make_family(name) for name in ("by-hand", "by-sdpa", "by-seam")
-    )
-    expected = redraw(by_hand)
-    torch.testing.assert_close(redraw(by_sdpa), expected, atol=1e-6, rtol=1e-5)
-    torch.testing.assert_close(redraw(by_seam), expected, atol=1e-6, rtol=1e-5)
-    # the watch also sees a model that could use the seam
-    mixed = redraw(by_seam, layers=["blocks.0", "blocks.1.attn"])
-    torch.testing.assert_close(mixed, expected, atol=1e-6, rtol=1e-5)
 
 
 # ------------------------------------------------------------------- the masks
@@ -326,19 +162,6 @@ def test_three_dimensions_with_and_without_known_heads():
 
 
 # ------------------------------------------------------------------- selection
-
-
-@pytest.mark.parametrize("name", ["encoder", "by-seam"])
-def test_only_chosen_layers_are_redrawn(make_family, name):
-    family = make_family(name)
-    names = list(find_attention_modules(family.model))
-    with stochastic_attention(family.model, n_draws=2, seed=0, layers=[-1]) as tap:
-        family.run()
-    assert tap.redraws == {names[1]: 1}
-    first, last, both = (redraw(family, layers=layers) for layers in ([0], [1], "all"))
-    assert not torch.equal(first, last)
-    assert not torch.equal(first, both)
-    assert not torch.equal(last, both)
 
 
 def test_softmax_outside_attention_is_left_alone():
@@ -417,7 +240,7 @@ def test_a_seam_that_is_not_used_raises():
 
 
 @pytest.mark.parametrize("name", ["encoder", "by-seam"])
-def test_the_error_of_the_block_is_the_one_seen(make_family, name):
+def test_the_error_of_the_block_is_the_one_seen(make_family, name, switches):
     family = make_family(name)
     before = switches()
     with (
@@ -426,8 +249,8 @@ def test_the_error_of_the_block_is_the_one_seen(make_family, name):
     ):
         raise ZeroDivisionError
     assert switches() == before
-    assert n_hooks(family.model) == 0
-    assert torch.equal(redraw(family), redraw(family))
+    assert family.n_hooks() == 0
+    assert torch.equal(family.redraw(), family.redraw())
 
 
 def test_a_forward_that_raises_leaves_no_mark():
@@ -439,6 +262,22 @@ def test_a_forward_that_raises_leaves_no_mark():
         assert (torch.softmax(bad, dim=-1) == bad.softmax(-1)[0, 0]).all()
         model(bad)
     assert tap.n_redraws == 3
+
+
+def test_a_hook_of_the_user_that_raises_leaves_no_mark(recwarn):
+    model, scores = ReadWeights().eval(), torch.zeros(3, 3)
+
+    def refuse(module, args):
+        raise ZeroDivisionError
+
+    handle = model.first.register_forward_pre_hook(refuse)
+    with stochastic_attention(model, n_draws=1, seed=0) as tap:
+        with pytest.raises(ZeroDivisionError):
+            model(scores)
+        handle.remove()
+        model(scores)
+    assert tap.n_redraws == 3
+    assert not recwarn.list
 
 
 @pytest.mark.parametrize("name", ["encoder", "by-seam"])
@@ -458,9 +297,9 @@ def test_blocks_do_not_nest(make_family, name):
     with stochastic_attention(family.model, n_draws=4, seed=0):
         expected = family.run()
         with pytest.raises(ValueError, match="must not be entered inside another"):
-            redraw(other)
+            other.redraw()
         assert torch.equal(family.run(), expected)
-    redraw(other)
+    other.redraw()
 
 
 # --------------------------------------------------------------------- threads
@@ -479,10 +318,10 @@ def test_other_threads_are_not_redrawn(make_family, name):
     torch.testing.assert_close(outputs[0], plain, atol=1e-5, rtol=1e-5)
 
 
-def test_two_threads_at_once_leave_the_switches_as_they_were(make_family):
+def test_two_threads_at_once_leave_the_switches_as_they_were(make_family, switches):
     """Blocks that overlap without nesting disturb neither each other nor the rest."""
     family, before = make_family("encoder"), switches()
-    expected = redraw(family, seed=0), redraw(family, seed=1)
+    expected = family.redraw(seed=0), family.redraw(seed=1)
     outputs, entered, left = [], threading.Event(), threading.Event()
 
     def run_second():
@@ -544,8 +383,6 @@ def test_tap_counts():
 
 def test_draw_of_the_context_is_the_public_one():
     """One attention call equals multinomial_weights with that call's generator."""
-    from uqformer._random import torch_generator
-
     model, scores = ReadWeights().eval(), torch.randn(2, 2, 3, 4)
     with stochastic_attention(model, n_draws=6, seed=9):
         drawn = model(scores)

@@ -62,7 +62,8 @@ class FTTransformer(nn.Module):
     Raises
     ------
     ValueError
-        If `d_token` is not a multiple of `n_heads`, or `embedding` is not a known name.
+        If there is no head or no block, `d_token` is not a multiple of `n_heads`, or
+        `embedding` is not a known name.
 
     See Also
     --------
@@ -107,6 +108,11 @@ class FTTransformer(nn.Module):
         n_bins: int = 48,
     ) -> None:
         super().__init__()
+        if n_heads < 1 or n_blocks < 1:
+            raise ValueError(
+                f"n_heads and n_blocks must be at least 1; got n_heads={n_heads}, "
+                f"n_blocks={n_blocks}."
+            )
         if d_token % n_heads:
             raise ValueError(
                 f"d_token must be a multiple of n_heads; got d_token={d_token}, "
@@ -153,7 +159,8 @@ class FTTransformer(nn.Module):
         Raises
         ------
         ValueError
-            If every column is constant, so that no row can be told from another.
+            If every column is constant, so that no row can be told from another, or
+            fewer than 3 rows are to place the bins of ``"piecewise_linear"``.
         """
         varies = (x != x[:1]).any(dim=0)
         if not varies.any():
@@ -166,9 +173,14 @@ class FTTransformer(nn.Module):
         return self
 
     def _make_tokens(self, x: Tensor) -> nn.Module:
-        n_columns = x.shape[1]
+        n_rows, n_columns = x.shape
         if self.embedding == "piecewise_linear":
-            n_bins = max(2, min(self.n_bins, x.shape[0] - 1))
+            if n_rows < 3:
+                raise ValueError(
+                    "embedding='piecewise_linear' needs at least 3 training rows to "
+                    f"place its bins; got {n_rows}. Try embedding='linear'."
+                )
+            n_bins = max(2, min(self.n_bins, n_rows - 1))
             with warnings.catch_warnings():
                 # a column of two values has one bin, and that is as it should be
                 warnings.filterwarnings("ignore", "The .* feature has just two bin")

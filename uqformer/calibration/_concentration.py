@@ -125,7 +125,7 @@ def concentration_search(
     n_draws_range : tuple of (int, int), default=(1, 1024)
         Fewest and most draws allowed.
     max_passes : int, default=24
-        Most passes to make.
+        Most passes to make, at least 6.
     seed : int, default=0
         Of the posterior draws.
 
@@ -137,7 +137,8 @@ def concentration_search(
     Raises
     ------
     ValueError
-        If `target` is not a positive number, or a measured distance is not finite.
+        If `target` is not a positive number, `n_draws_range` is not a range, there are
+        fewer passes than a first round makes, or a measured distance is not finite.
 
     References
     ----------
@@ -152,10 +153,7 @@ def concentration_search(
     >>> concentration_search(lambda n, _: 2 * n**-0.5, target=0.5).n_draws
     16
     """
-    if not (np.isfinite(target) and target > 0):
-        raise ValueError(
-            f"target must be a positive, finite error to match; got target={target}."
-        )
+    _check_search(target, n_draws_range, max_passes)
     low, high = n_draws_range
     rng = np.random.default_rng(seed)
     tried: list[int] = []
@@ -179,6 +177,25 @@ def concentration_search(
         slope=law.slope,
         reached=_reaches(law, low, target),
     )
+
+
+def _check_search(
+    target: float, n_draws_range: tuple[int, int], max_passes: int
+) -> None:
+    if not (np.isfinite(target) and target > 0):
+        raise ValueError(
+            f"target must be a positive, finite error to match; got target={target}."
+        )
+    if not 1 <= n_draws_range[0] < n_draws_range[1]:
+        raise ValueError(
+            "n_draws_range must hold two numbers with 1 <= fewest < most; got "
+            f"n_draws_range={n_draws_range}."
+        )
+    if max_passes < N_START:
+        raise ValueError(
+            f"max_passes must be at least {N_START}, the passes of the first round; "
+            f"got max_passes={max_passes}."
+        )
 
 
 def _measured(

@@ -8,14 +8,17 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from uqformer._typing import Float64Array
+from uqformer._typing import Float64Array, IntArray
 from uqformer._validation import check_confidence_level
 from uqformer.exceptions import InsufficientCalibrationError
 
 __all__ = ["AdaptiveConformal", "conformal_quantile"]
 
-RELATIVE_FLOORS = (0.0, 0.1, 0.2, 0.5, 1.0, 2.0)
-"""Floors tried, in units of the root mean square residual; infinity is tried too."""
+RELATIVE_FLOORS = (0.001, 0.1, 0.2, 0.5, 1.0, 2.0)
+"""Floors tried, in units of the root mean square residual; infinity is tried too.
+
+None is zero: a new row may come without any spread, and its width must be a number.
+"""
 
 SELECTION_LEVELS = np.array([0.5, 0.8, 0.9, 0.95])
 """Levels whose interval scores judge a floor together: one alone is too noisy."""
@@ -60,11 +63,10 @@ def conformal_quantile(
     levels = check_confidence_level(confidence_level)
     ordered = np.sort(np.asarray(scores, dtype=np.float64))
     n_scores = len(ordered)
-    # rounding guards 0.9 * 10 from becoming 9.000000000000002 and its ceiling 10
-    ranks = np.ceil(np.round((n_scores + 1) * levels, 9)).astype(int)
+    ranks = _ranks(n_scores, levels)
     if (ranks > n_scores).any():
         worst = float(levels.max())
-        needed = int(np.ceil(np.round(worst / (1 - worst), 9)))
+        needed = int(np.ceil((worst - 1e-9) / (1 - worst)))  # as lenient as the ranks
         raise InsufficientCalibrationError(
             f"An interval with confidence_level={worst:g} needs at least {needed} "
             f"calibration rows; got {n_scores}. Hand in more rows, raise "
@@ -72,6 +74,13 @@ def conformal_quantile(
         )
     quantiles: Float64Array = ordered[np.maximum(ranks, 1) - 1]
     return quantiles
+
+
+def _ranks(n_scores: int, levels: Float64Array) -> IntArray:
+    """Which of the sorted scores each level takes, counted from 1."""
+    # rounding guards 0.9 * 10 from becoming 9.000000000000002 and its ceiling 10
+    ranks: IntArray = np.ceil(np.round((n_scores + 1) * levels, 9)).astype(np.intp)
+    return ranks
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -188,8 +197,6 @@ def choose_floor(residuals: Float64Array, spread: Float64Array) -> float:
         return np.inf
     plain = _interval_scores(residuals, spread, np.inf)
     candidates = [relative * unit for relative in RELATIVE_FLOORS]
-    if (spread == 0).any():
-        candidates = candidates[1:]  # a row without spread needs a floor
     scores = [_interval_scores(residuals, spread, floor) for floor in candidates]
     best = int(np.argmin([score.mean() for score in scores]))
     lead = plain - scores[best]
@@ -204,8 +211,8 @@ def _interval_scores(
     scale = _scale(spread[:, None], np.array([floor]))[:, 0]
     ratio = np.sort(np.abs(residuals) / scale)
     n_rows = len(ratio)
-    ranks = np.ceil((n_rows + 1) * SELECTION_LEVELS).astype(int)
-    radius = ratio[np.minimum(ranks, n_rows) - 1]  # (n_levels,)
+    ranks = np.minimum(_ranks(n_rows, SELECTION_LEVELS), n_rows)
+    radius = ratio[ranks - 1]  # (n_levels,)
     half = scale[:, None] * radius
     excess = np.maximum(np.abs(residuals)[:, None] - half, 0)
     alpha = 1 - SELECTION_LEVELS

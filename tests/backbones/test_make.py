@@ -1,0 +1,96 @@
+"""make_backbone: every way to name a backbone, and what it says of wrong ones."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from uqformer.backbones import FrozenBackbone, FTTransformer, make_backbone
+from uqformer.backbones._make import BACKBONES
+
+
+class _Linear(nn.Linear):
+    """A class called with the numbers of features and outputs."""
+
+
+def _two_layers(n_features: int, n_outputs: int, *, width: int = 2) -> nn.Module:
+    return nn.Sequential(nn.Linear(n_features, width), nn.Linear(width, n_outputs))
+
+
+def _lazy(n_features: int, n_outputs: int) -> str:
+    return "not built"
+
+
+def test_every_name_builds_a_module() -> None:
+    for name in BACKBONES:
+        assert isinstance(make_backbone(name, 4, 2), nn.Module)
+
+
+def test_a_name_takes_its_parameters() -> None:
+    params = {"d_token": 16, "n_heads": 2, "n_blocks": 1}
+    module = make_backbone("ft_transformer", 4, 2, params)
+    assert isinstance(module, FTTransformer)
+    assert (module.n_features, module.d_token, len(module.blocks)) == (4, 16, 1)
+    assert module.head.out_features == 2
+
+
+@pytest.mark.parametrize("params", [None, {}, {"bias": False}])
+def test_a_class_is_called(params: dict[str, Any] | None) -> None:
+    module = make_backbone(_Linear, 4, 2, params)
+    assert isinstance(module, _Linear)
+    assert module.weight.shape == (2, 4)
+    assert (module.bias is None) == bool(params)
+
+
+def test_a_function_is_called() -> None:
+    module = make_backbone(_two_layers, 4, 3, {"width": 5})
+    assert module(torch.ones(1, 4)).shape == (1, 3)
+    assert len(module[0].bias) == 5
+
+
+def test_a_bare_module_is_copied() -> None:
+    mine = nn.Linear(4, 1)
+    module = make_backbone(mine, 4, 1)
+    assert module is not mine
+    assert torch.equal(module.weight, mine.weight)
+    with torch.no_grad():
+        module.weight.zero_()
+    assert mine.weight.abs().sum() > 0
+
+
+def test_a_guest_is_itself() -> None:
+    mine = nn.Linear(4, 1)
+    assert make_backbone(FrozenBackbone(mine), 4, 1) is mine
+
+
+@pytest.mark.parametrize("spec", [nn.Linear(4, 1), FrozenBackbone(nn.Linear(4, 1))])
+def test_a_finished_module_takes_no_parameters(spec: Any) -> None:
+    expected = r"got backbone_params=\{'width': 3\}.*Linear.*Leave them out"
+    with pytest.raises(ValueError, match=expected):
+        make_backbone(spec, 4, 1, {"width": 3})
+    assert isinstance(make_backbone(spec, 4, 1, {}), nn.Linear)
+
+
+@pytest.mark.parametrize("name", ["ft_tranformer", "FTTransformer", "fttransformer"])
+def test_a_near_miss_is_guessed(name: str) -> None:
+    expected = rf"got '{name}'\. Did you mean 'ft_transformer'\?"
+    with pytest.raises(ValueError, match=expected):
+        make_backbone(name, 4, 1)
+
+
+def test_a_far_miss_is_not_guessed() -> None:
+    with pytest.raises(ValueError, match=r"\['ft_transformer'\]; got 'xgb'\.$"):
+        make_backbone("xgb", 4, 1)
+
+
+@pytest.mark.parametrize("spec", [3, None, ["ft_transformer"]])
+def test_other_things_are_no_backbones(spec: Any) -> None:
+    kind = type(spec).__name__
+    with pytest.raises(TypeError, match=rf"or a FrozenBackbone; got {kind}\.$"):
+        make_backbone(spec, 4, 1)
+
+
+def test_a_callable_must_return_a_module() -> None:
+    with pytest.raises(TypeError, match="'_lazy' returned str"):
+        make_backbone(_lazy, 4, 1)  # type: ignore[arg-type]

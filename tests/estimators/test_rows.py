@@ -1,0 +1,171 @@
+"""Rows: parts are disjoint and cover all, held-out rows know their errors."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from uqformer.estimators._passes import Passes
+from uqformer.estimators._rows import HeldOut, Parts, part_rows
+
+
+def _part(n_samples: int, **changes: Any) -> Parts:
+    settings: dict[str, Any] = {
+        "validation_fraction": 0.1,
+        "calibration_fraction": 0.2,
+        "trains": True,
+        "seed": 0,
+    }
+    return part_rows(n_samples, **(settings | changes))
+
+
+def _sizes(parts: Parts) -> tuple[int, int, int]:
+    return len(parts.train), len(parts.validation), len(parts.calibration)
+
+
+# -- Parts --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_samples", [5, 6, 17, 100, 1001])
+@pytest.mark.parametrize("trains", [True, False])
+@pytest.mark.parametrize("calibration_fraction", [0.0, 0.2, 0.4])
+@pytest.mark.parametrize("validation_fraction", [0.05, 0.1, 0.25])
+def test_parts_are_disjoint_and_cover_all_rows(
+    n_samples: int,
+    trains: bool,
+    calibration_fraction: float,
+    validation_fraction: float,
+) -> None:
+    for seed in range(5):
+        parts = _part(
+            n_samples,
+            trains=trains,
+            validation_fraction=validation_fraction,
+            calibration_fraction=calibration_fraction,
+            seed=seed,
+        )
+        together = np.concatenate([parts.train, parts.validation, parts.calibration])
+        assert sorted(together) == list(range(n_samples))
+        n_train, n_validation, n_calibration = _sizes(parts)
+        assert n_validation >= 1
+        assert (n_calibration == 0) == (calibration_fraction == 0)
+        assert n_train >= 2 if trains else n_train == 0
+
+
+def test_parts_have_the_sizes_asked_for() -> None:
+    assert _sizes(_part(200)) == (140, 20, 40)
+    assert _sizes(_part(200, calibration_fraction=0.0)) == (180, 20, 0)
+    # a guest needs no training rows: the others share them, one to two
+    assert _sizes(_part(300, trains=False)) == (0, 100, 200)
+    assert _sizes(_part(300, trains=False, calibration_fraction=0.0)) == (0, 300, 0)
+
+
+def test_parts_are_shuffled_by_the_seed_alone() -> None:
+    first, again, other = _part(100), _part(100), _part(100, seed=1)
+    assert first.train.tolist() == again.train.tolist()
+    assert set(first.train) != set(other.train)
+    assert first.train.tolist() != sorted(first.train)
+
+
+def test_every_row_is_held_out_as_often_as_any_other() -> None:
+    counts = np.zeros(50)
+    for seed in range(400):
+        counts[_part(50, seed=seed).calibration] += 1
+    # binomial(400, 0.2) per row: four standard deviations either way
+    assert abs(counts - 80).max() < 4 * np.sqrt(400 * 0.2 * 0.8)
+
+
+@pytest.mark.parametrize(
+    ("n_samples", "fractions", "left"),
+    [
+        (10, (0.5, 0.45), 1),
+        (10, (0.5, 0.5), 0),
+        (20, (0.6, 0.7), -6),
+        (3, (0.1, 0.2), 1),
+    ],
+)
+def test_fractions_must_leave_rows_to_train_on(
+    n_samples: int, fractions: tuple[float, float], left: int
+) -> None:
+    validation, calibration = fractions
+    expected = (
+        rf"at least 2 rows to train on; got {validation:g} and {calibration:g} of "
+        rf"{n_samples} rows, which leaves {left}\."
+    )
+    with pytest.raises(ValueError, match=expected):
+        _part(
+            n_samples, validation_fraction=validation, calibration_fraction=calibration
+        )
+
+
+# -- Held-out rows ------------------------------------------------------------------
+
+
+def _held_out(n_rows: int = 12, n_outputs: int = 2) -> HeldOut:
+    rng = np.random.default_rng(0)
+    return HeldOut(
+        rng.standard_normal((n_rows, 3)),
+        rng.standard_normal((n_rows, n_outputs)),
+        rng.standard_normal((n_rows, n_outputs)),
+        rng.uniform(0.5, 1.5, n_rows),
+    )
+
+
+def test_run_keeps_what_the_exact_pass_says() -> None:
+    module = nn.Linear(3, 2)
+    passes = Passes(module, 2, "all", torch.device("cpu"), 5)
+    rows = _held_out()
+    x = rows.x.astype(np.float32)
+    held = HeldOut.run(passes, x, rows.y, rows.weight)
+    np.testing.assert_array_equal(held.exact, passes.exact(x))
+    np.testing.assert_array_equal(held.residuals(), rows.y - passes.exact(x))
+    assert len(held) == 12
+
+
+def test_no_rows_are_held_without_a_pass() -> None:
+    passes = Passes(nn.Linear(3, 2), 2, "all", torch.device("cpu"), 5)
+    rows = _held_out()
+    held = HeldOut.run(passes, rows.x[:0], rows.y[:0], rows.weight[:0])
+    assert len(held) == 0
+    assert held.exact.shape == (0, 2)
+
+
+def test_first_keeps_rows_together() -> None:
+    rows = _held_out()
+    first = rows.first(5)
+    for name in ("x", "y", "exact", "weight"):
+        np.testing.assert_array_equal(getattr(first, name), getattr(rows, name)[:5])
+    assert len(rows.first(1000)) == 12
+
+
+def test_outputs_count_alike_whatever_their_units() -> None:
+    rows = _held_out()
+    units = np.array([1.0, 1000.0])
+    scaled = HeldOut(rows.x, rows.y * units, rows.exact * units, rows.weight)
+    before = rows.root_mean_square(rows.residuals() ** 2)
+    after = scaled.root_mean_square(scaled.residuals() ** 2)
+    assert after == pytest.approx(before)
+    by_hand = [
+        sum(
+            rows.weight[i] * (rows.y[i, j] - rows.exact[i, j]) ** 2 / rows.y[:, j].var()
+            for i in range(12)
+        )
+        for j in range(2)
+    ]
+    assert before == pytest.approx(np.sqrt(np.mean(by_hand) / rows.weight.sum()))
+
+
+def test_a_row_of_weight_two_counts_twice() -> None:
+    rows = _held_out(4, 1)
+    square = np.array([[1.0], [4.0], [9.0], [16.0]])
+    weighted = HeldOut(rows.x, rows.y, rows.exact, np.array([2.0, 1.0, 1.0, 0.0]))
+    mean = (2 * 1 + 4 + 9) / 4 / rows.y.var()
+    assert weighted.root_mean_square(square) == pytest.approx(np.sqrt(mean))
+
+
+def test_a_constant_output_has_a_size_all_the_same() -> None:
+    rows = _held_out(4, 1)
+    flat = HeldOut(rows.x, np.full((4, 1), 3.0), rows.exact, np.ones(4))
+    assert flat.root_mean_square(np.full((4, 1), 0.25)) == pytest.approx(0.5)
