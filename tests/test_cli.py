@@ -69,7 +69,7 @@ def test_words_reach_the_demonstration(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_demo, "run_demo", lambda *given: asked.append(given))
     assert main(["demo"]) == 0
     assert main(["demo", "--output", "there", "--max-epochs", "7"]) == 0
-    assert asked == [(Path("demo_output"), 200), (Path("there"), 7)]
+    assert asked == [(Path("demo_output"), 300), (Path("there"), 7)]
 
 
 @pytest.mark.filterwarnings("ignore::uqformer.exceptions.CalibrationWarning")

@@ -12,6 +12,7 @@ from uqformer.comparison import compare_intervals
 from uqformer.exceptions import InsufficientCalibrationError
 from uqformer.metrics import (
     coverage_score,
+    crps_loss,
     mean_interval_width,
     regression_report,
     winkler_loss,
@@ -106,7 +107,10 @@ def test_the_normal_is_as_wide_as_the_error(
     point = model.predict(X)
     expected = _judged(y, np.stack([point - half, point + half], axis=1))
     assert reports["normal"] == pytest.approx(reports["normal"] | expected)
-    # 50 quantiles stand for the normal: its score is known in closed form
+    levels = (np.arange(50) + 0.5) / 50
+    members = point + model.residual_std_ * norm.ppf(levels)[:, None]
+    assert reports["normal"]["crps"] == pytest.approx(crps_loss(y, members))
+    # 50 quantiles stand for the normal, whose score is known in closed form
     z = (y - point) / model.residual_std_
     crps = z * (2 * norm.cdf(z) - 1) + 2 * norm.pdf(z) - 1 / np.sqrt(np.pi)
     exact = float(model.residual_std_ * crps.mean())
@@ -161,16 +165,16 @@ def test_parameters_come_back_after_an_error(
 ) -> None:
     before = model.get_params()
     seen = []
-    honest = type(model).predict_interval
+    honest = type(model).predict_quantiles
 
     def fails_without_redraw(self: Any, *arguments: Any) -> Array:
         seen.append(self.n_draws)
         if self.n_draws is None:
             raise MemoryError
-        y_interval: Array = honest(self, *arguments)
-        return y_interval
+        y_quantiles: Array = honest(self, *arguments)
+        return y_quantiles
 
-    monkeypatch.setattr(type(model), "predict_interval", fails_without_redraw)
+    monkeypatch.setattr(type(model), "predict_quantiles", fails_without_redraw)
     with pytest.raises(MemoryError):
         compare_intervals(model, *new, confidence_level=LEVEL)
     assert seen == [8, None]

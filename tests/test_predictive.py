@@ -122,11 +122,11 @@ def test_ensembles_are_frozen_and_travel() -> None:
         ),
         (
             [[0.0, 1.0], [0.0, np.nan]],
-            "members must be finite; member 1 holds NaN or infinity.",
+            "members must be finite; got NaN or infinity in member 1.",
         ),
         (
             [[0.0, -np.inf], [0.0, np.nan]],
-            "members must be finite; member 0 holds NaN or infinity.",
+            "members must be finite; got NaN or infinity in member 0.",
         ),
     ],
 )

@@ -40,14 +40,14 @@ TABLES: dict[str, tuple[str, Callable[[], tuple[AnyArray, AnyArray]]]] = {
 }
 
 
-def run_demo(output: Path, max_epochs: int = 200) -> list[Path]:
+def run_demo(output: Path, max_epochs: int = 300) -> list[Path]:
     """Fit, judge and draw for each table; returns the figures written.
 
     Parameters
     ----------
     output : Path
         Folder for the figures, made if it is not there.
-    max_epochs : int, default=200
+    max_epochs : int, default=300
         Most passes over the training rows.
 
     Returns

@@ -107,6 +107,7 @@ def train_regressor(
         optimizer=torch.optim.AdamW,
         lr=recipe.learning_rate,
         optimizer__weight_decay=recipe.weight_decay,
+        optimizer__fused=device.type in ("cpu", "cuda"),
         max_epochs=recipe.max_epochs,
         batch_size=recipe.batch_size,
         iterator_train=TensorBatches,

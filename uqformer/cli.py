@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--output", type=Path, default=Path("demo_output"), help="folder for figures"
     )
     demo.add_argument(
-        "--max-epochs", type=int, default=200, help="most epochs of training"
+        "--max-epochs", type=int, default=300, help="most epochs of training"
     )
     options = parser.parse_args(arguments)
     # only now: asking for help should not wait for torch

@@ -32,7 +32,7 @@ def compare_intervals(
     Parameters
     ----------
     model : StochasticAttentionRegressor
-        Fitted with ``interval="conformal"``. Its parameters are given back unchanged.
+        Fitted with ``interval="conformal"`` and ``point="exact"``, the defaults. Its parameters are given back unchanged.
     X : array-like of shape (n_samples, n_features)
         Rows that the model has not seen.
     y : array-like of shape (n_samples,)
@@ -53,7 +53,7 @@ def compare_intervals(
     Raises
     ------
     ValueError
-        If the model was fitted with ``interval="ensemble"``.
+        If the model has another `interval` or `point`.
 
     See Also
     --------
@@ -78,10 +78,10 @@ def compare_intervals(
     >>> sorted(reports)
     ['+ conformal', 'normal', 'split conformal', 'stochastic attention']
     """
-    if model.interval != "conformal":
+    if (model.interval, model.point) != ("conformal", "exact"):
         raise ValueError(
-            "compare_intervals needs a model fitted with interval='conformal'; got "
-            f"interval={model.interval!r}."
+            "compare_intervals needs a model fitted with interval='conformal' and "
+            f"point='exact'; got interval={model.interval!r}, point={model.point!r}."
         )
     y_pred = model.predict(X)
     n_quantiles = min(N_QUANTILES, len(model.calibration_.calibration) + 1)
@@ -103,7 +103,7 @@ def compare_intervals(
         "stochastic attention": report(
             ensemble.members, ensemble.interval(confidence_level)
         ),
-        "+ conformal": report(*_conformal(model, X, levels, confidence_level)),
+        "+ conformal": report(*_conformal(model, X, levels, tails)),
         "normal": report(
             _normal(y_pred, model.residual_std_, levels).T,
             _normal(y_pred, model.residual_std_, tails),
@@ -113,20 +113,19 @@ def compare_intervals(
     try:
         # without a redraw there is no spread to follow: plain split conformal
         model.set_params(n_draws=None)
-        reports["split conformal"] = report(
-            *_conformal(model, X, levels, confidence_level)
-        )
+        reports["split conformal"] = report(*_conformal(model, X, levels, tails))
     finally:
         model.set_params(n_draws=n_draws)
     return reports
 
 
 def _conformal(
-    model: Any, X: ArrayLike, levels: Float64Array, confidence_level: float
+    model: Any, X: ArrayLike, levels: Float64Array, tails: Float64Array
 ) -> tuple[Float64Array, Float64Array]:
     """Return quantiles as members (n_quantiles, n_samples), and the interval."""
-    quantiles = model.predict_quantiles(X, levels)
-    return quantiles.T, model.predict_interval(X, confidence_level)
+    # the interval's ends are quantiles too, and one call runs the members once
+    quantiles = model.predict_quantiles(X, np.concatenate([levels, tails]))
+    return quantiles[:, : len(levels)].T, quantiles[:, len(levels) :]
 
 
 def _normal(y_pred: Float64Array, std: float, quantiles: Float64Array) -> Float64Array:

@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from uqformer.calibration import ConcentrationResult, concentration_search
-from uqformer.calibration._concentration import _fit, _PowerLaw
+from uqformer.calibration._concentration import _fit, _PowerLaw, _reaches
 
 LOW, HIGH = 1, 1024
 
@@ -177,6 +177,12 @@ def test_a_spread_that_grows_does_not_turn_the_search_around() -> None:
     result = concentration_search(_power_law(0.01, 0.3), 0.5)
     assert result.slope < 0
     assert (result.n_draws, result.reached) == (LOW, False)
+
+
+@pytest.mark.parametrize(("target", "reached"), [(1.28, True), (1.29, False)])
+def test_reach_is_judged_by_the_mean_distance(target: float, reached: bool) -> None:
+    law = _PowerLaw(0.0, -0.5, 0.5, np.eye(2), 4)  # of mean exp(0.25) = 1.284
+    assert _reaches(law, 1, target) == reached
 
 
 # -- The trace ----------------------------------------------------------------------

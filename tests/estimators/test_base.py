@@ -40,7 +40,7 @@ def test_too_few_rows(heteroscedastic: Data) -> None:
         tiny().fit(X[:0], y[:0])
     with pytest.raises(ValueError, match=r"1 sample\(s\).*minimum of 5"):
         tiny().fit(X[:1], y[:1])
-    with pytest.raises(ValueError, match=r"leave at least 2 rows to train on"):
+    with pytest.raises(ValueError, match=r"must leave 3 rows to train on"):
         tiny(calibration_fraction=0.9, validation_fraction=0.09).fit(X, y)
 
 

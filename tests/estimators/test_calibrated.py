@@ -10,7 +10,7 @@ import torch
 
 from uqformer._random import member_seeds, seeded
 from uqformer.backbones import FTTransformer
-from uqformer.calibration import AdaptiveConformal
+from uqformer.calibration import AdaptiveConformal, concentration_search
 from uqformer.estimators import _calibrated
 from uqformer.estimators._calibrated import HeldOutCalibration, point_and_spread
 from uqformer.estimators._passes import Deviations, Passes
@@ -78,16 +78,21 @@ def test_the_search_finds_the_draws_behind_the_errors(
     )
 
 
-def test_each_distance_has_seeds_of_its_own(
-    calibration: HeldOutCalibration, passes: Passes
+def test_each_pass_has_seeds_of_its_own(
+    calibration: HeldOutCalibration, passes: Passes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    result = calibration.search(passes)
-    again = replace(calibration, searches={}).search(passes)
-    np.testing.assert_array_equal(result.distances, again.distances)
-    # the first round tries the same draws, and with another seed draws otherwise
-    other = replace(calibration, searches={}, seed=1).search(passes)
-    assert result.tried[:6].tolist() == other.tried[:6].tolist()
-    assert (result.distances[:6] != other.distances[:6]).all()
+    measures: list[Any] = []
+
+    def spy(measure: Any, target: float, **options: Any) -> Any:
+        measures.append(measure)
+        return concentration_search(measure, target, **options)
+
+    monkeypatch.setattr(_calibrated, "concentration_search", spy)
+    for seed in (0, 1):
+        replace(calibration, searches={}, seed=seed).search(passes)
+    distances = [measure(8, i) for measure in measures for i in range(3)]
+    assert len(set(distances)) == 6
+    assert distances[1] == measures[0](8, 1)
 
 
 def test_a_search_is_made_once_for_each_choice_of_layers(
@@ -106,15 +111,17 @@ def test_the_search_looks_at_the_first_validation_rows_only(
     calibration: HeldOutCalibration, passes: Passes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_calibrated, "SEARCH_ROWS", 15)
-    few = replace(calibration, validation=calibration.validation.first(15))
+    rows = calibration.validation
+    few = replace(calibration, validation=rows.first(15), searches={})
     assert calibration.search(passes).target == few.search(passes).target
+    assert few.search(passes).target != rows.root_mean_square(rows.residuals() ** 2)
 
 
 def test_an_error_out_of_reach_is_warned_of(
     calibration: HeldOutCalibration, passes: Passes
 ) -> None:
     far = replace(calibration.validation, y=1e3 * calibration.validation.y)
-    stuck = replace(calibration, validation=far)
+    stuck = replace(calibration, validation=far, searches={})
     with pytest.warns(CalibrationWarning, match=r"n_draws=1 spreads .*conformal"):
         result = stuck.search(passes)
     assert (result.n_draws, result.reached) == (1, False)
@@ -127,7 +134,7 @@ def test_a_perfect_fit_asks_for_the_most_draws(
     calibration: HeldOutCalibration, passes: Passes
 ) -> None:
     rows = calibration.validation
-    perfect = replace(calibration, validation=replace(rows, y=rows.exact))
+    perfect = replace(calibration, validation=replace(rows, y=rows.exact), searches={})
     result = perfect.search(passes)
     assert (result.n_draws, result.reached) == (1024, True)
 

@@ -28,9 +28,9 @@ def _sizes(parts: Parts) -> tuple[int, int, int]:
 # -- Parts --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n_samples", [5, 6, 17, 100, 1001])
+@pytest.mark.parametrize("n_samples", [8, 17, 100, 1001])
 @pytest.mark.parametrize("trains", [True, False])
-@pytest.mark.parametrize("calibration_fraction", [0.0, 0.2, 0.4])
+@pytest.mark.parametrize("calibration_fraction", [0.0, 0.05, 0.4])
 @pytest.mark.parametrize("validation_fraction", [0.05, 0.1, 0.25])
 def test_parts_are_disjoint_and_cover_all_rows(
     n_samples: int,
@@ -51,15 +51,22 @@ def test_parts_are_disjoint_and_cover_all_rows(
         n_train, n_validation, n_calibration = _sizes(parts)
         assert n_validation >= 1
         assert (n_calibration == 0) == (calibration_fraction == 0)
-        assert n_train >= 2 if trains else n_train == 0
+        assert n_train >= 3 if trains else n_train == 0
 
 
 def test_parts_have_the_sizes_asked_for() -> None:
     assert _sizes(_part(200)) == (140, 20, 40)
     assert _sizes(_part(200, calibration_fraction=0.0)) == (180, 20, 0)
+    # the fewest rows an estimator takes
+    assert _sizes(_part(5)) == (3, 1, 1)
     # a guest needs no training rows: the others share them, one to two
     assert _sizes(_part(300, trains=False)) == (0, 100, 200)
     assert _sizes(_part(300, trains=False, calibration_fraction=0.0)) == (0, 300, 0)
+    # one row at least chooses, whatever the fractions
+    extreme = _part(
+        10, trains=False, validation_fraction=0.01, calibration_fraction=0.9
+    )
+    assert _sizes(extreme) == (0, 1, 9)
 
 
 def test_parts_are_shuffled_by_the_seed_alone() -> None:
@@ -81,7 +88,7 @@ def test_every_row_is_held_out_as_often_as_any_other() -> None:
     ("n_samples", "fractions", "left"),
     [
         (10, (0.5, 0.45), 1),
-        (10, (0.5, 0.5), 0),
+        (10, (0.5, 0.3), 2),
         (20, (0.6, 0.7), -6),
         (3, (0.1, 0.2), 1),
     ],
@@ -91,7 +98,7 @@ def test_fractions_must_leave_rows_to_train_on(
 ) -> None:
     validation, calibration = fractions
     expected = (
-        rf"at least 2 rows to train on; got {validation:g} and {calibration:g} of "
+        rf"must leave 3 rows to train on; got {validation:g} and {calibration:g} of "
         rf"{n_samples} rows, which leaves {left}\."
     )
     with pytest.raises(ValueError, match=expected):

@@ -30,13 +30,13 @@ class FTTransformer(nn.Module):
     n_outputs : int
         Numbers to predict for each row.
 
-    d_token : int, default=64
+    d_token : int, default=32
         Width of a token; a multiple of `n_heads`.
 
     n_blocks : int, default=3
         Blocks of attention and feed-forward.
 
-    n_heads : int, default=8
+    n_heads : int, default=4
         Attention heads in each block.
 
     d_feedforward : int, default=None
@@ -99,9 +99,9 @@ class FTTransformer(nn.Module):
         n_features: int,
         n_outputs: int,
         *,
-        d_token: int = 64,
+        d_token: int = 32,
         n_blocks: int = 3,
-        n_heads: int = 8,
+        n_heads: int = 4,
         d_feedforward: int | None = None,
         dropout: float = 0.1,
         embedding: NumericalEmbedding = "piecewise_linear",

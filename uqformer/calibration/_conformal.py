@@ -20,6 +20,9 @@ RELATIVE_FLOORS = (0.001, 0.1, 0.2, 0.5, 1.0, 2.0)
 None is zero: a new row may come without any spread, and its width must be a number.
 """
 
+MIN_SELECTION_ROWS = 10
+"""Fewer rows would follow pure noise too often."""
+
 SELECTION_LEVELS = np.array([0.5, 0.8, 0.9, 0.95])
 """Levels whose interval scores judge a floor together: one alone is too noisy."""
 
@@ -193,7 +196,7 @@ def choose_floor(residuals: Float64Array, spread: Float64Array) -> float:
     the paired difference; with few rows a smaller lead is chance.
     """
     unit = float(np.sqrt(np.mean(residuals**2)))
-    if unit == 0 or not (spread > 0).any():
+    if unit == 0 or not (spread > 0).any() or len(spread) < MIN_SELECTION_ROWS:
         return np.inf
     plain = _interval_scores(residuals, spread, np.inf)
     candidates = [relative * unit for relative in RELATIVE_FLOORS]

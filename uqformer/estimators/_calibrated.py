@@ -1,7 +1,7 @@
 """What fit learns from held-out rows, worked out anew when a setting changes."""
 
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -87,12 +87,13 @@ class HeldOutCalibration:
 
     def _search(self, passes: Passes) -> ConcentrationResult:
         rows = self.validation.first(SEARCH_ROWS)
+        quiet = replace(passes, verbose=0)
         target = rows.root_mean_square(rows.residuals() ** 2)
 
         def measure(n_draws: int, pass_index: int) -> float:
             seed = derive_seed(self.seed, f"search {pass_index}")
             seeds = member_seeds(seed, SEARCH_MEMBERS)
-            moments = passes.deviations(rows.x, rows.exact, n_draws, seeds)
+            moments = quiet.deviations(rows.x, rows.exact, n_draws, seeds)
             return rows.root_mean_square(moments.mean_square)
 
         # a perfect fit has no error to match; the smallest one asks for most draws

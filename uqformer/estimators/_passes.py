@@ -109,7 +109,9 @@ class Passes:
 
     def _batches(self, x: AnyArray) -> Iterator[Tensor]:
         starts = range(0, len(x), self.batch_size)
-        bar = tqdm(starts, desc="predict", unit="batch", disable=self.verbose == 0)
+        # one batch is over before a bar could tell anything
+        silent = self.verbose == 0 or len(starts) < 2
+        bar = tqdm(starts, desc="predict", unit="batch", disable=silent)
         for start in bar:
             batch = np.ascontiguousarray(x[start : start + self.batch_size])
             yield torch.from_numpy(batch).to(self.device)

@@ -72,7 +72,7 @@ class StochasticAttentionRegressor(RegressorMixin, RegressorCore):
         Share of the rows that stop the training, choose `n_draws` and decide whether
         widths follow the spread.
 
-    max_epochs : int, default=200
+    max_epochs : int, default=300
         Most passes over the training rows.
 
     learning_rate : float, default=1e-3
@@ -87,7 +87,7 @@ class StochasticAttentionRegressor(RegressorMixin, RegressorCore):
     predict_batch_size : int, default=1024
         Rows in a batch at prediction; bounds memory and changes nothing else.
 
-    n_iter_no_change : int, default=25
+    n_iter_no_change : int, default=30
         Epochs without a better validation loss after which training stops.
 
     device : str, default="auto"
@@ -195,12 +195,12 @@ class StochasticAttentionRegressor(RegressorMixin, RegressorCore):
         interval: Literal["conformal", "ensemble"] = "conformal",
         calibration_fraction: float = 0.2,
         validation_fraction: float = 0.1,
-        max_epochs: int = 200,
+        max_epochs: int = 300,
         learning_rate: float = 1e-3,
         weight_decay: float = 1e-4,
         batch_size: int | Literal["auto"] = "auto",
         predict_batch_size: int = 1024,
-        n_iter_no_change: int = 25,
+        n_iter_no_change: int = 30,
         device: str = "auto",
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,

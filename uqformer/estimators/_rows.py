@@ -12,6 +12,10 @@ from uqformer.estimators._passes import Passes
 __all__ = ["HeldOut", "Parts", "part_rows"]
 
 
+MIN_TRAIN = 3
+"""Fewer training rows have no quantiles to place bins between."""
+
+
 @dataclass(frozen=True, slots=True)
 class Parts:
     """Row numbers of the three parts of a fit; a part that is not needed is empty."""
@@ -38,13 +42,13 @@ def part_rows(
     n_validation = max(1, round(n_samples * validation_fraction / total))
     n_calibration = round(n_samples * calibration_fraction / total)
     if calibration_fraction > 0:
-        n_calibration = max(1, n_calibration)
+        n_calibration = min(max(1, n_calibration), n_samples - 1)
     if not trains:
         n_validation = n_samples - n_calibration
     n_train = n_samples - n_validation - n_calibration
-    if n_train < (2 if trains else 0):
+    if trains and n_train < MIN_TRAIN:
         raise ValueError(
-            "validation_fraction and calibration_fraction must leave at least 2 rows "
+            f"validation_fraction and calibration_fraction must leave {MIN_TRAIN} rows "
             f"to train on; got {validation_fraction:g} and {calibration_fraction:g} of "
             f"{n_samples} rows, which leaves {n_train}. Lower them or add rows."
         )
