@@ -32,7 +32,8 @@ def compare_intervals(
     Parameters
     ----------
     model : StochasticAttentionRegressor
-        Fitted with ``interval="conformal"`` and ``point="exact"``, the defaults. Its parameters are given back unchanged.
+        Fitted with ``interval="conformal"`` and ``point="exact"``, the defaults. Its
+        parameters are given back unchanged.
     X : array-like of shape (n_samples, n_features)
         Rows that the model has not seen.
     y : array-like of shape (n_samples,)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from uqformer._typing import Float64Array
 
@@ -89,14 +90,16 @@ class _PowerLaw:
         line = line + np.sqrt(variance)[:, None] * noise
         # more draws never spread wider: a slope that says so is noise
         slope = np.minimum(line[:, 1], -0.05)
-        best: Float64Array = _optimum(line[:, 0], slope, variance, target)
-        return best
+        return _optimum(line[:, 0], slope, variance, target)
 
 
-def _optimum(intercept, slope, variance, target):  # type: ignore[no-untyped-def]
+def _optimum(
+    intercept: ArrayLike, slope: ArrayLike, variance: ArrayLike, target: float
+) -> Float64Array:
     """Root of the derivative of `_PowerLaw.cost`; kept from overflowing."""
-    exponent = (np.log(target) - intercept - 1.5 * variance) / slope
-    return np.exp(np.clip(exponent, -50, 50))
+    excess = np.log(target) - np.asarray(intercept) - 1.5 * np.asarray(variance)
+    optimum: Float64Array = np.exp(np.clip(excess / np.asarray(slope), -50, 50))
+    return optimum
 
 
 def concentration_search(
