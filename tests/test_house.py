@@ -232,8 +232,7 @@ def test_only_the_context_watches_operators(path: Path) -> None:
 def test_backbones_ask_the_seam_for_their_softmax(path: Path) -> None:
     names = _identifiers(path)
     assert names & {"softmax", "MultiheadAttention"} == set()
-    # the fused kernel serves passes that nobody redraws, beside the seam
-    assert "scaled_dot_product_attention" not in names or "attention_weights" in names
+    assert "scaled_dot_product_attention" not in names
 
 
 # -- 5. One word, one meaning -------------------------------------------------------

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from uqformer._seam import attention_weights
+from uqformer._seam import attention_weights, match_rows
 from uqformer._typing import LayerSelection
 from uqformer.attention import stochastic_attention
 
@@ -94,7 +94,8 @@ class AttentionBySeam(AttentionByHand):
     uses_attention_seam = True
 
     def mix(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return attention_weights(causal_scores(q, k), self) @ v
+        weights = attention_weights(causal_scores(q, k), self)
+        return weights @ match_rows(v, weights)
 
 
 def causal_scores(q: Tensor, k: Tensor) -> Tensor:
@@ -114,7 +115,8 @@ class WrittenOut(nn.Module):
             self.attn = attn
 
         def forward(self, x: Tensor) -> Tensor:
-            return x + self.attn(self.norm(x))
+            mixed = self.attn(self.norm(x))
+            return match_rows(x, mixed) + mixed
 
     def __init__(self, make_attention: Callable[[], nn.Module]) -> None:
         super().__init__()

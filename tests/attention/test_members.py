@@ -50,8 +50,9 @@ def test_members_are_stacked_up_to_the_budget(
     monkeypatch.setattr(_members, "_INPUTS_PER_PASS", inputs_per_pass)
 
     def forward(model, batch):
-        rows.append(len(batch))
-        return model(batch)
+        output = model(batch)
+        rows.append(len(output))
+        return output
 
     outputs = forward_members(
         family.model, [x], n_draws=4, seeds=SEEDS, forward=forward

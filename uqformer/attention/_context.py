@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from uqformer._random import torch_generator
@@ -24,6 +23,7 @@ from uqformer.attention._draws import (
     split_heads,
 )
 from uqformer.attention._locate import find_attention_modules, head_count, uses_seam
+from uqformer.attention._switches import explicit_kernels, one_at_a_time
 from uqformer.exceptions import AttentionNotRedrawnError
 
 __all__ = ["AttentionTap", "check_call", "redrawing", "stochastic_attention"]
@@ -196,12 +196,12 @@ def redrawing(
             yield AttentionTap()
             return
         redraw = _Redraw(model, selected, n_draws, seeds)
-        stack.enter_context(_one_at_a_time())
+        stack.enter_context(one_at_a_time())
         stack.enter_context(redraw.listening())
         if uses_seam(selected):
             stack.enter_context(handled_by(redraw.answer_seam))
         else:
-            stack.enter_context(_explicit_kernels())
+            stack.enter_context(explicit_kernels())
             stack.enter_context(_SoftmaxWatch(redraw))
         yield redraw.tap
     # not reached if the block raised, so its error is the one to be seen
@@ -272,7 +272,12 @@ class _Redraw:
         """Answer a backbone that asks for its weights (N, H, T, S)."""
         _refuse_gradient(probs)
         name = self._names.get(module)
-        return probs if name is None else self._draw(name, probs)
+        if name is None:
+            return probs
+        if self._n_calls == 0:
+            # here the members part; later calls find them stacked already
+            probs = probs.repeat(len(self._seeds), 1, 1, 1)  # (M * N, H, T, S)
+        return self._draw(name, probs)
 
     def answer_softmax(self, scores: Tensor, probs: Tensor) -> Tensor:
         """Answer a softmax over the last axis of `scores`, which gave `probs`."""
@@ -343,57 +348,3 @@ def _refuse_gradient(tensor: Tensor) -> None:
             "Redrawn attention passes no gradient; got scores with requires_grad=True. "
             "Leave torch.enable_grad() out of the block."
         )
-
-
-class _PerThread(threading.local):
-    is_busy = False
-
-
-_per_thread = _PerThread()
-
-
-@contextmanager
-def _one_at_a_time() -> Iterator[None]:
-    """Refuse a second redraw on this thread: it would redraw what is redrawn."""
-    if _per_thread.is_busy:
-        raise ValueError(
-            "stochastic_attention must not be entered inside another one on the same "
-            "thread; leave the outer block first."
-        )
-    _per_thread.is_busy = True
-    try:
-        yield
-    finally:
-        _per_thread.is_busy = False
-
-
-class _ExplicitKernels:
-    """Fused attention switched off process-wide, until the last thread has left."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._n_users = 0
-        self._restore = ExitStack()
-
-    @contextmanager
-    def __call__(self) -> Iterator[None]:
-        with self._lock:
-            if self._n_users == 0:
-                self._switch_off()
-            self._n_users += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._n_users -= 1
-                if self._n_users == 0:
-                    self._restore.close()
-
-    def _switch_off(self) -> None:
-        mha = torch.backends.mha
-        self._restore.callback(mha.set_fastpath_enabled, mha.get_fastpath_enabled())
-        mha.set_fastpath_enabled(False)
-        self._restore.enter_context(sdpa_kernel(SDPBackend.MATH))
-
-
-_explicit_kernels = _ExplicitKernels()

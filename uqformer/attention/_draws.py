@@ -7,9 +7,12 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from uqformer.attention._kernel import draw_compiled, has_kernel
+
 __all__ = [
     "check_n_draws",
     "check_seed",
+    "draw_by_bisection",
     "draw_weights",
     "multinomial_weights",
     "sorted_uniforms",
@@ -69,8 +72,11 @@ def multinomial_weights(
     Notes
     -----
     The uniforms of a row of draws are sorted once; the number of trials below each
-    value of the cumulative probability is then found by bisection, and counts are their
-    differences: ``S * log(n_draws)`` steps for a row of `S` keys.
+    value of the cumulative probability is then found by bisection, and counts are
+    their differences: ``S * log(n_draws)`` steps for a row of `S` keys. Where numba is
+    installed (``uqformer[fast]``), a compiled kernel finds it on the CPU through a
+    guide table, in about `S` steps. The two differ where a draw falls within rounding
+    of an edge.
 
     References
     ----------
@@ -161,18 +167,26 @@ def draw_weights(probs: Tensor, uniforms: Tensor) -> Tensor:
     The N samples of a group share its uniforms.
     """
     dtype = torch.promote_types(probs.dtype, torch.float32)
-    n_groups, n_draws = uniforms.shape[0], uniforms.shape[-1]
-    grouped = probs.unflatten(0, (n_groups, probs.shape[0] // n_groups))
-    wide = grouped.to(dtype).permute(0, 3, 2, 1, 4)  # (G, T, H, N, S)
-    cdf, total = normalised_cdf(wide)
+    n_groups = uniforms.shape[0]
+    grouped = probs.unflatten(0, (n_groups, probs.shape[0] // n_groups)).to(dtype)
+    compiled = probs.device.type == "cpu" and has_kernel()
+    draw = draw_compiled if compiled else draw_by_bisection
+    return draw(grouped, uniforms).flatten(0, 1).to(probs.dtype)  # (G * N, H, T, S)
+
+
+def draw_by_bisection(probs: Tensor, uniforms: Tensor) -> Tensor:
+    """Draw weights like `probs` (G, N, H, T, S) from `uniforms` (G, T, H, nu)."""
+    n_draws = uniforms.shape[-1]
+    by_query = probs.permute(0, 3, 2, 1, 4)  # (G, T, H, N, S)
+    cdf, total = normalised_cdf(by_query)
     below = torch.searchsorted(
-        uniforms.to(device=probs.device, dtype=dtype),
+        uniforms.to(device=probs.device, dtype=probs.dtype),
         cdf.flatten(-2).contiguous(),  # (G, T, H, N * S)
         out_int32=True,
     ).view(cdf.shape)  # (G, T, H, N, S)
     counts = below.diff(dim=-1, prepend=torch.zeros_like(below[..., :1]))
-    weights = (counts / n_draws).to(dtype).masked_fill(total.isnan(), torch.nan)
-    return weights.permute(0, 3, 2, 1, 4).flatten(0, 1).to(probs.dtype)  # (GN, H, T, S)
+    weights = (counts / n_draws).to(probs.dtype).masked_fill(total.isnan(), torch.nan)
+    return weights.permute(0, 3, 2, 1, 4)  # (G, N, H, T, S)
 
 
 def normalised_cdf(probs: Tensor) -> tuple[Tensor, Tensor]:

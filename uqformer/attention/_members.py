@@ -15,7 +15,7 @@ Batch: TypeAlias = Tensor | Mapping[str, Tensor]
 
 # numbers of input in one pass: enough to drown what each call costs, few enough to
 # keep the activations in the cache
-_INPUTS_PER_PASS = 2**12
+_INPUTS_PER_PASS = 2**14
 
 
 def forward_members(
@@ -75,7 +75,8 @@ def forward_members(
     Notes
     -----
     A member's output does not depend on the others. Backbones of uqformer run several
-    members stacked in one pass when batches are small; this changes an output by
+    members in one pass when batches are small: what comes before the first redraw is
+    computed once, and from there on the members are stacked. This changes an output by
     rounding only.
 
     Examples
@@ -112,7 +113,7 @@ def _run(
             group = seeds[start : start + n_stacked]
             # left again before the output is handed out: the caller is not redrawn
             with redrawing(model, selected, n_draws, group):
-                output = forward(model, _repeat(batch, len(group)))
+                output = forward(model, batch)
             for offset, member in enumerate(_split(output, len(group))):
                 yield batch_index, start + offset, member
 
@@ -126,19 +127,6 @@ def _members_per_pass(batch: Batch) -> int:
     tensors = batch.values() if isinstance(batch, Mapping) else [batch]
     n_inputs = max(tensor.numel() for tensor in tensors)
     return max(1, _INPUTS_PER_PASS // max(1, n_inputs))
-
-
-def _repeat(batch: Batch, n_members: int) -> Batch:
-    """Stack `n_members` copies of a batch (N, ...) along its rows."""
-    if n_members == 1:
-        return batch
-    if isinstance(batch, Mapping):
-        return {name: _repeat_rows(batch[name], n_members) for name in batch}
-    return _repeat_rows(batch, n_members)
-
-
-def _repeat_rows(tensor: Tensor, n_members: int) -> Tensor:
-    return tensor.repeat(n_members, *[1] * (tensor.ndim - 1))  # (M * N, ...)
 
 
 def _split(output: Tensor, n_members: int) -> Sequence[Tensor]:

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from uqformer._seam import attention_weights, is_redrawing
+from uqformer._seam import attend, match_rows
 
 __all__ = ["FTTransformer"]
 
@@ -228,7 +228,8 @@ class Block(nn.Module):
     def forward(self, query: Tensor, state: Tensor) -> Tensor:
         """Let `query` (N, Q, D), the first tokens of `state` (N, T, D), look at it."""
         normed = self.attention_norm(state)  # (N, T, D)
-        query = query + self.attention(normed[:, : query.shape[1]], normed)
+        mixed = self.attention(normed[:, : query.shape[1]], normed)
+        query = match_rows(query, mixed) + mixed  # (N, Q, D)
         gate, value = self.expand(self.feedforward_norm(query)).chunk(2, dim=-1)
         output: Tensor = query + self.contract(self.dropout(F.relu(gate) * value))
         return output
@@ -253,12 +254,8 @@ class Attention(nn.Module):
         k, v = map(
             self._split, self.key_value(state).chunk(2, dim=-1)
         )  # (N, H, T, D/H)
-        if is_redrawing():
-            scores = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5  # (N, H, Q, T)
-            mixed = attention_weights(scores, self) @ v  # (N, H, Q, D/H)
-        else:
-            dropout = self.dropout if self.training else 0.0
-            mixed = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout)
+        dropout = self.dropout if self.training else 0.0
+        mixed = attend(q, k, v, self, dropout=dropout)  # (N, H, Q, D/H)
         output: Tensor = self.out(mixed.transpose(1, 2).flatten(2))  # (N, Q, D)
         return output
 

@@ -15,6 +15,10 @@ from uqformer.attention import forward_members
 __all__ = ["Deviations", "Passes", "evaluating", "resolve_device"]
 
 
+REDRAWN_ROWS = 256
+"""Rows in a redrawn pass at most: several members then share the pass, in the cache."""
+
+
 @dataclass(frozen=True, slots=True)
 class Deviations:
     """First two moments of the members' distance from the exact pass, (n, C) each."""
@@ -58,7 +62,8 @@ class Passes:
     def exact(self, x: AnyArray) -> Float64Array:
         """Run the model as it is over rows (n, ...); returns (n, C)."""
         with evaluating(self.module), torch.no_grad():
-            parts = [self._column(self.module(b), len(b)) for b in self._batches(x)]
+            batches = self._batches(x, self.batch_size)
+            parts = [self._column(self.module(b), len(b)) for b in batches]
         return np.concatenate(parts)
 
     def members(
@@ -96,24 +101,25 @@ class Passes:
     ) -> Iterator[tuple[slice, int, Float64Array]]:
         """Yield rows, member and output (n_rows, C), batch by batch."""
         with evaluating(self.module):
+            n_rows = min(self.batch_size, REDRAWN_ROWS)
             for batch, member, output in forward_members(
                 self.module,
-                self._batches(x),
+                self._batches(x, n_rows),
                 n_draws=n_draws,
                 seeds=seeds,
                 layers=self.layers,
             ):
-                start = batch * self.batch_size
+                start = batch * n_rows
                 rows = slice(start, start + len(output))
                 yield rows, member, self._column(output, len(output))
 
-    def _batches(self, x: AnyArray) -> Iterator[Tensor]:
-        starts = range(0, len(x), self.batch_size)
+    def _batches(self, x: AnyArray, n_rows: int) -> Iterator[Tensor]:
+        starts = range(0, len(x), n_rows)
         # one batch is over before a bar could tell anything
         silent = self.verbose == 0 or len(starts) < 2
         bar = tqdm(starts, desc="predict", unit="batch", disable=silent)
         for start in bar:
-            batch = np.ascontiguousarray(x[start : start + self.batch_size])
+            batch = np.ascontiguousarray(x[start : start + n_rows])
             yield torch.from_numpy(batch).to(self.device)
 
     def _column(self, output: Tensor, n_rows: int) -> Float64Array:
