@@ -82,13 +82,14 @@ def main() -> None:
     kind, run = (
         ("uci_point", run_point) if options.point_only else ("uci", run_intervals)
     )
-    results = []
+    results: list[dict[str, Any]] = []
     for name in options.sets:
         for split in options.splits:
             path = RESULTS / kind / f"{name}_{split}.json"
             result = cached(path, lambda n=name, s=split: run(n, s))
             print(json.dumps(result), flush=True)
             results.append(result)
+    results.sort(key=lambda result: (result["set"], result["split"]))
     summary = {"machine": machine(), "results": results}
     (RESULTS / f"{kind}.json").write_text(json.dumps(summary, indent=1) + "\n")
 

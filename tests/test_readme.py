@@ -1,6 +1,8 @@
 """The README's python blocks run, in order, in one session."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,3 +20,11 @@ def test_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         # leading newlines let a traceback name the README's own line
         before = "\n" * text.count("\n", 0, block.start(1))
         exec(compile(before + block[1], str(README), "exec"), namespace)
+
+
+def test_the_table_is_that_of_the_committed_results() -> None:
+    script = README.parent / "benchmarks" / "table_uci.py"
+    printed = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, check=True
+    )
+    assert printed.stdout.strip() in README.read_text()
