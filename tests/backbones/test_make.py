@@ -94,3 +94,13 @@ def test_other_things_are_no_backbones(spec: Any) -> None:
 def test_a_callable_must_return_a_module() -> None:
     with pytest.raises(TypeError, match="'_lazy' returned str"):
         make_backbone(_lazy, 4, 1)  # type: ignore[arg-type]
+
+
+def test_unknown_params_are_named_and_guessed() -> None:
+    with pytest.raises(ValueError, match=r"got 'd_tok'\. Did you mean 'd_token'"):
+        make_backbone("ft_transformer", 2, 1, {"d_tok": 8})
+
+    def anything(n_features: int, n_outputs: int, **options: int) -> nn.Module:
+        return nn.Linear(n_features, n_outputs * options["times"])
+
+    assert make_backbone(anything, 2, 1, {"times": 3})(torch.ones(1, 2)).shape == (1, 3)

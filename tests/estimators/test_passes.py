@@ -241,3 +241,17 @@ def test_auto_takes_an_accelerator_where_there_is_one(
     assert resolve_device("auto").type == ("cuda" if available else "cpu")
     assert resolve_device("cpu").type == "cpu"
     assert resolve_device("cuda:1") == torch.device("cuda", 1)
+
+
+# -- Devices ------------------------------------------------------------------------
+
+
+def test_devices_that_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert resolve_device("auto") == resolve_device("cpu") == torch.device("cpu")
+    with pytest.raises(ValueError, match=r"device must be 'auto' or .* got .*'cudaa'"):
+        resolve_device("cudaa")
+    with pytest.raises(ValueError, match="torch sees none here"):
+        resolve_device("cuda:1")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert resolve_device("auto") == torch.device("cuda")

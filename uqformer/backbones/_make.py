@@ -1,8 +1,9 @@
 """From what a user calls a backbone to a module ready for training."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from difflib import get_close_matches
+from inspect import Parameter, signature
 from typing import Any, TypeAlias
 
 from torch import nn
@@ -46,7 +47,8 @@ def make_backbone(
     Raises
     ------
     ValueError
-        If `spec` is an unknown name, or `params` come with a finished module.
+        If `spec` is an unknown name, `params` holds a keyword it does not take, or
+        they come with a finished module.
     TypeError
         If `spec`, or what it builds, is not a module.
 
@@ -70,6 +72,7 @@ def make_backbone(
             "backbone must be a name, a callable (n_features, n_outputs) -> module, a "
             f"torch.nn.Module or a FrozenBackbone; got {type(spec).__name__}."
         )
+    _check_params(factory, params or {})
     module = factory(n_features, n_outputs, **(params or {}))
     if not isinstance(module, nn.Module):
         raise TypeError(
@@ -80,11 +83,29 @@ def make_backbone(
     return module
 
 
+def _check_params(factory: Callable[..., nn.Module], params: Mapping[str, Any]) -> None:
+    """Say which keyword a factory does not know, and which one may be meant."""
+    known = signature(factory).parameters.values()
+    if any(parameter.kind is Parameter.VAR_KEYWORD for parameter in known):
+        return
+    names = [parameter.name for parameter in known][2:]
+    unknown = [name for name in params if name not in names]
+    if unknown:
+        raise ValueError(
+            f"backbone_params must be among {names}; got {unknown[0]!r}."
+            + _did_you_mean(unknown[0], names)
+        )
+
+
+def _did_you_mean(name: str, known: Iterable[str]) -> str:
+    close = get_close_matches(name, list(known), n=1, cutoff=0.4)
+    return f" Did you mean {close[0]!r}?" if close else ""
+
+
 def _named(name: str) -> Callable[..., nn.Module]:
     if name not in BACKBONES:
-        close = get_close_matches(name, BACKBONES, n=1, cutoff=0.4)
-        guess = f" Did you mean {close[0]!r}?" if close else ""
         raise ValueError(
-            f"backbone must be one of {sorted(BACKBONES)}; got {name!r}.{guess}"
+            f"backbone must be one of {sorted(BACKBONES)}; got {name!r}."
+            + _did_you_mean(name, BACKBONES)
         )
     return BACKBONES[name]

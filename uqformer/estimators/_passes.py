@@ -164,6 +164,19 @@ def evaluating(module: nn.Module) -> Iterator[None]:
 
 def resolve_device(device: str) -> torch.device:
     """Turn "auto" into the accelerator where there is one, else the CPU."""
-    if device != "auto":
-        return torch.device(device)
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    has_cuda = torch.cuda.is_available()
+    if device == "auto":
+        return torch.device("cuda" if has_cuda else "cpu")
+    try:
+        resolved = torch.device(device)
+    except RuntimeError as error:
+        raise ValueError(
+            "device must be 'auto' or a device of torch such as 'cpu' or 'cuda:0'; got "
+            f"device={device!r}."
+        ) from error
+    if resolved.type == "cuda" and not has_cuda:
+        raise ValueError(
+            f"device={device!r} needs a CUDA device, and torch sees none here. Pass "
+            "device='auto' or 'cpu'."
+        )
+    return resolved
