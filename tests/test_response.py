@@ -7,8 +7,15 @@ from sklearn.compose import TransformedTargetRegressor
 from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import BayesianRidge, LinearRegression, LogisticRegressionCV
+from sklearn.linear_model import (
+    BayesianRidge,
+    LinearRegression,
+    LogisticRegression,
+    LogisticRegressionCV,
+    RidgeClassifier,
+)
 from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
@@ -16,6 +23,8 @@ from uqformer._response import (
     ensemble_response,
     interval_response,
     predict_interval,
+    proba_response,
+    quantile_response,
     spread_response,
 )
 
@@ -40,6 +49,11 @@ class Linear(RegressorMixin, BaseEstimator):
         point = self.predict(X)
         self.last_members_ = np.stack([point + self.shift * q for q in QUANTILES])
         return SimpleNamespace(members=self.last_members_)
+
+    def predict_quantiles(self, X, quantiles):
+        point = self.predict(X)[:, None]
+        reach = self.shift * (np.asarray(quantiles) - 0.4)
+        return point + reach.reshape(-1, *[1] * (point.ndim - 2))
 
     def predict_interval(self, X, confidence_level=0.9):
         levels = np.asarray(confidence_level)
@@ -98,6 +112,10 @@ class TestWrappers:
         np.testing.assert_allclose(
             ensemble_response(wrapped, X), bare.predict_ensemble(X).members
         )
+        np.testing.assert_allclose(
+            quantile_response(wrapped, X, [0.1, 0.9]),
+            bare.predict_quantiles(X, [0.1, 0.9]),
+        )
         for ours, theirs in zip(
             spread_response(wrapped, X), bare.predict(X, return_std=True), strict=True
         ):
@@ -137,6 +155,21 @@ class TestWrappers:
         np.testing.assert_allclose(
             ensemble_response(model, X), np.exp(bare.predict_ensemble(X).members)
         )
+        np.testing.assert_allclose(
+            quantile_response(model, X, [0.1, 0.5, 0.9]),
+            np.exp(bare.predict_quantiles(X, [0.1, 0.5, 0.9])),
+        )
+
+    def test_probabilities_come_with_their_classes(self, wrap, data):
+        X, y = data
+        names = np.where(y > 1, "large", "small")
+        wrapped = wrap(LogisticRegression()).fit(X, names)
+        proba, classes = proba_response(wrapped, X)
+        assert classes.tolist() == ["large", "small"]
+        np.testing.assert_allclose(proba, wrapped.predict_proba(X))
+        frozen, classes = proba_response(FrozenEstimator(wrapped), X)
+        assert classes.tolist() == ["large", "small"]
+        np.testing.assert_array_equal(frozen, proba)
 
 
 def test_falling_map_keeps_the_lower_end_first(data):
@@ -151,6 +184,19 @@ def test_falling_map_keeps_the_lower_end_first(data):
     )
     np.testing.assert_allclose(
         ensemble_response(model, X), point - QUANTILES[:, None] * np.ones(len(y))
+    )
+
+
+@pytest.mark.parametrize("quantiles", [[0.2], [0.9, 0.1, 0.5], [0.3, 0.7]])
+def test_falling_map_turns_quantiles_around(quantiles, data):
+    X, y = data
+    model = TransformedTargetRegressor(
+        Linear(), func=np.negative, inverse_func=np.negative
+    ).fit(X, y)
+    bare = Linear().fit(X, -y)
+    np.testing.assert_allclose(
+        quantile_response(model, X, quantiles),
+        -bare.predict_quantiles(X, 1 - np.array(quantiles)),
     )
 
 
@@ -191,6 +237,10 @@ def test_each_output_is_mapped_by_its_own_scale(two_outputs, level):
     np.testing.assert_allclose(
         ensemble_response(model, X),
         bare.predict_ensemble(X).members * scaler.scale_ + scaler.mean_,
+    )
+    np.testing.assert_allclose(
+        quantile_response(model, X, [0.8, 0.3]),
+        bare.predict_quantiles(X, [0.8, 0.3]) * scaler.scale_ + scaler.mean_,
     )
 
 
@@ -243,6 +293,10 @@ def test_estimator_without_the_method_is_named(data):
         AttributeError, match=sentence.format("predict with return_std")
     ):
         spread_response(model, data[0])
+    with pytest.raises(AttributeError, match=sentence.format("predict_quantiles")):
+        quantile_response(model, data[0], [0.5])
+    with pytest.raises(AttributeError, match=sentence.format("predict_proba")):
+        proba_response(model, data[0])
 
 
 def test_a_refit_parameter_alone_makes_no_search():
@@ -289,6 +343,49 @@ def test_answer_of_another_shape_is_refused(data):
 
     with pytest.raises(ValueError, match=r"Tuple\.predict_interval must return.*\(30"):
         interval_response(Tuple().fit(*data), data[0], 0.9)
+
+
+def test_quantiles_of_another_shape_are_refused(data):
+    class Flat(Linear):
+        def predict_quantiles(self, X, quantiles):
+            return self.predict(X)
+
+    with pytest.raises(ValueError, match=r"Flat\.predict_quantiles must.*2 quantiles"):
+        quantile_response(Flat().fit(*data), data[0], [0.1, 0.9])
+
+
+class TestProbabilities:
+    def test_unfitted_says_so(self, data):
+        for model in (
+            LogisticRegression(),
+            make_pipeline(StandardScaler(), LogisticRegression()),
+        ):
+            with pytest.raises(NotFittedError):
+                proba_response(model, data[0])
+
+    def test_classifier_without_them_is_helped(self, data):
+        X, y = data
+        model = search(RidgeClassifier()).fit(X, y > 1)
+        with pytest.raises(AttributeError, match=r"got RidgeC.*CalibratedClassifierCV"):
+            proba_response(model, X)
+
+    def test_classes_are_needed(self, data):
+        model = SimpleNamespace(predict_proba=lambda X: np.ones((len(X), 1)))
+        with pytest.raises(AttributeError, match="in classes_; got SimpleNamespace"):
+            proba_response(model, data[0])
+
+    def test_one_matrix_for_one_target(self, data):
+        X, y = data
+        model = KNeighborsClassifier().fit(X, np.stack([y > 1, y // 0.5], axis=1))
+        with pytest.raises(ValueError, match=r"KNeighborsClassifier.*got a list of 2"):
+            proba_response(model, X)
+
+    def test_a_column_for_each_class(self, data):
+        model = SimpleNamespace(
+            predict_proba=lambda X: np.ones(len(X)), classes_=np.array([0, 1])
+        )
+        with pytest.raises(ValueError, match=r"shape \(30,\) for 2 classes_"):
+            proba_response(model, data[0])
 
 
 def test_public_door_checks_the_level_and_defaults_to_nine_tenths(data):

@@ -3,6 +3,7 @@
 `Pipeline`, searches and `TransformedTargetRegressor` pass on only the verbs they know,
 so `predict_interval` has to be carried to the innermost estimator by hand: rows are
 transformed on the way in, answers are mapped back to units of `y` on the way out.
+Probabilities they do pass on, but not always the classes that name the columns.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,15 +17,30 @@ from sklearn.compose import TransformedTargetRegressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 
-from uqformer._typing import Float64Array
-from uqformer._validation import check_confidence_level, check_is_fitted
+from uqformer._typing import AnyArray, Float64Array
+from uqformer._validation import (
+    check_confidence_level,
+    check_is_fitted,
+    check_probabilities,
+)
 
 __all__ = [
     "ensemble_response",
     "interval_response",
     "predict_interval",
+    "proba_response",
+    "quantile_response",
     "spread_response",
 ]
+
+REGRESSOR_HINT = (
+    "Try a regressor that knows its uncertainty, such as "
+    "uqformer.StochasticAttentionRegressor."
+)
+CLASSIFIER_HINT = (
+    "Try sklearn.calibration.CalibratedClassifierCV around it, which adds "
+    "probabilities."
+)
 
 
 def predict_interval(
@@ -122,6 +138,61 @@ def ensemble_response(estimator: Any, X: ArrayLike) -> Float64Array:
     return _to_units_of_y(inner, members, n_axes=2)
 
 
+def quantile_response(
+    estimator: Any, X: ArrayLike, quantiles: ArrayLike
+) -> Float64Array:
+    """Quantiles (n_samples, n_quantiles[, n_outputs]) in the outermost units of `y`."""
+    inner = _unwrap(estimator, X, _offers("predict_quantiles"), "predict_quantiles")
+    levels = check_probabilities(quantiles, "quantiles")
+    # a falling map of the target turns the quantile q into the quantile 1 - q
+    asked = (
+        np.concatenate([levels, 1 - levels]) if inner.target_transformers else levels
+    )
+    values: Float64Array = np.asarray(
+        inner.estimator.predict_quantiles(inner.X, asked), dtype=np.float64
+    )
+    if values.ndim < 2 or values.shape[1] != len(asked):
+        raise ValueError(
+            f"{_name(inner.estimator)}.predict_quantiles must return an array of shape "
+            f"(n_samples, n_quantiles[, n_outputs]); got shape {values.shape} for "
+            f"{len(asked)} quantiles."
+        )
+    if not inner.target_transformers:
+        return values
+    rising, falling = np.split(_to_units_of_y(inner, values, n_axes=2), 2, axis=1)
+    above_median = levels.reshape(-1, *[1] * (rising.ndim - 2)) > 0.5
+    return np.where(
+        above_median, np.maximum(rising, falling), np.minimum(rising, falling)
+    )
+
+
+def proba_response(estimator: Any, X: ArrayLike) -> tuple[Float64Array, AnyArray]:
+    """Probabilities (n_samples, n_classes) and the class of each column."""
+    inner = _unwrap(
+        estimator, X, _offers("predict_proba"), "predict_proba", CLASSIFIER_HINT
+    )
+    answer = inner.estimator.predict_proba(inner.X)
+    if not hasattr(inner.estimator, "classes_"):
+        raise AttributeError(
+            "A classifier must name the columns of predict_proba in classes_; got "
+            f"{_name(inner.estimator)}, which does not."
+        )
+    if isinstance(answer, list):
+        raise ValueError(
+            f"{_name(inner.estimator)}.predict_proba must return one array; got a list "
+            f"of {len(answer)}, one for each target. Fit one classifier per target."
+        )
+    proba: Float64Array = np.asarray(answer, dtype=np.float64)
+    classes = np.asarray(inner.estimator.classes_)
+    if proba.shape[1:] != classes.shape:
+        raise ValueError(
+            f"{_name(inner.estimator)}.predict_proba must return an array of shape "
+            f"(n_samples, n_classes); got shape {proba.shape} for {len(classes)} "
+            "classes_."
+        )
+    return proba, classes
+
+
 def spread_response(estimator: Any, X: ArrayLike) -> tuple[Float64Array, Float64Array]:
     """Point and standard deviation from ``predict(X, return_std=True)``."""
     inner = _unwrap(estimator, X, _returns_std, "predict with return_std")
@@ -145,7 +216,11 @@ class _Inner:
 
 
 def _unwrap(
-    estimator: Any, X: Any, answers: Callable[[Any], bool], needed: str
+    estimator: Any,
+    X: Any,
+    answers: Callable[[Any], bool],
+    needed: str,
+    hint: str = REGRESSOR_HINT,
 ) -> _Inner:
     """Walk inwards to the first estimator that answers, taking the rows along."""
     target_transformers: list[Any] = []
@@ -164,8 +239,7 @@ def _unwrap(
         else:
             raise AttributeError(
                 f"The innermost estimator must offer {needed}; got "
-                f"{_name(estimator)}, which does not. Try a regressor that knows its "
-                "uncertainty, such as uqformer.StochasticAttentionRegressor."
+                f"{_name(estimator)}, which does not. {hint}"
             )
     return _Inner(estimator, X, target_transformers)
 

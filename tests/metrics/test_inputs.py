@@ -6,9 +6,12 @@ import pytest
 
 from uqformer.metrics._inputs import (
     average_samples,
+    check_generator,
     check_level,
     check_like_targets,
     check_members,
+    check_option,
+    check_positive_int,
     check_targets,
     check_weights,
     row_chunks,
@@ -93,3 +96,40 @@ def test_chunks_cover_each_row_once_and_stay_small(n_rows, cells):
     chunks = [rows[chunk] for chunk in row_chunks(n_rows, cells)]
     np.testing.assert_array_equal(np.concatenate([[], *chunks]), rows)
     assert all(len(chunk) * cells <= 2**18 or len(chunk) == 1 for chunk in chunks)
+
+
+def test_options_are_listed():
+    check_option("a", "letter", ("a", "b"))
+    with pytest.raises(ValueError, match="letter must be one of 'a', 'b'; got lette"):
+        check_option("c", "letter", ("a", "b"))
+
+
+@pytest.mark.parametrize("value", [0, -1, 2.0, True, "3", None])
+def test_counts_are_positive_ints(value):
+    check_positive_int(np.int64(1), "n_bins")
+    with pytest.raises(ValueError, match="n_bins must be an int of at least 1; got"):
+        check_positive_int(value, "n_bins")
+
+
+def test_no_state_is_a_fresh_generator_and_never_the_global_one():
+    before = np.random.get_state()[2]  # noqa: NPY002
+    first, second = check_generator(None), check_generator(None)
+    assert first.uniform() != second.uniform()
+    assert np.random.get_state()[2] == before  # noqa: NPY002
+    assert check_generator(first) is first
+    assert check_generator(3).uniform() == np.random.RandomState(3).uniform()
+
+
+def test_metrics_are_imported_soon_after_sklearn():
+    code = """if True:
+        from time import perf_counter
+        import sklearn.metrics
+        start = perf_counter()
+        import uqformer.metrics
+        print(perf_counter() - start)
+    """
+    # the machine may be busy once, not three times
+    assert any(
+        float(subprocess.check_output([sys.executable, "-c", code], text=True)) < 0.5
+        for _ in range(3)
+    )

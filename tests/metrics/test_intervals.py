@@ -2,14 +2,11 @@ import numpy as np
 import pytest
 import scoringrules
 from scipy.stats import binom, norm
-from sklearn.metrics import mean_pinball_loss
 
 from uqformer.metrics import (
     coverage_error,
     coverage_score,
-    crps_normal_loss,
     mean_interval_width,
-    pinball_loss,
     winkler_loss,
 )
 
@@ -117,44 +114,6 @@ def test_winkler_is_least_for_the_true_interval():
     )
 
 
-def test_pinball_of_one_quantile_agrees_with_sklearn(drawn):
-    y, interval, weights = drawn
-    theirs = mean_pinball_loss(y, interval[:, 0], alpha=0.1, sample_weight=weights)
-    ours = pinball_loss(y, interval[:, :1], quantiles=[0.1], sample_weight=weights)
-    assert ours == pytest.approx(theirs)
-
-
-def test_pinball_averages_over_quantiles_and_outputs(drawn):
-    y, interval, _ = drawn
-    levels = [0.2, 0.7]
-    alone = [mean_pinball_loss(y, interval[:, k], alpha=levels[k]) for k in range(2)]
-    assert pinball_loss(y, interval, quantiles=levels) == pytest.approx(np.mean(alone))
-    two_outputs = pinball_loss(
-        np.stack([y, 3 * y], axis=1),
-        np.stack([interval, 3 * interval], axis=2),
-        quantiles=levels,
-    )
-    assert two_outputs == pytest.approx(2 * np.mean(alone))
-
-
-def test_winkler_is_pinball_of_the_two_ends(drawn):
-    y, interval, _ = drawn
-    pinball = pinball_loss(y, interval, quantiles=[0.1, 0.9])
-    assert winkler_loss(y, interval, confidence_level=0.8) == pytest.approx(
-        2 * pinball / 0.1
-    )
-
-
-def test_twice_pinball_on_a_grid_approaches_crps(drawn):
-    y, _, _ = drawn
-    grid = (np.arange(2000) + 0.5) / 2000
-    predicted = np.tile(norm.ppf(grid), (len(y), 1))
-    crps = crps_normal_loss(y, np.zeros_like(y), np.ones_like(y))
-    assert 2 * pinball_loss(y, predicted, quantiles=grid) == pytest.approx(
-        crps, rel=1e-3
-    )
-
-
 @pytest.mark.parametrize("metric", [coverage_score, coverage_error, winkler_loss])
 class TestRefusals:
     def test_crossed_ends(self, metric):
@@ -186,9 +145,3 @@ def test_several_levels_are_refused_where_one_is_meant(metric):
         metric(np.zeros(4), np.zeros((4, 2, 3)))
     with pytest.raises(ValueError, match="confidence_level"):
         metric(np.zeros(4), np.zeros((4, 2)), confidence_level=90)
-
-
-@pytest.mark.parametrize("predicted", [[[0.0]], [[0.0, np.nan]], [0.0, 1.0]])
-def test_pinball_refuses_other_shapes_and_nan(predicted):
-    with pytest.raises(ValueError, match=r"y_quantiles must have shape \(1, 2\)"):
-        pinball_loss([0.0], predicted, quantiles=[0.1, 0.9])

@@ -73,6 +73,21 @@ def test_rows_stand_where_the_order_says(
     assert display.ax_.get_xlabel() == xlabel
 
 
+@pytest.mark.parametrize("order", ["width", [0.3, -1.0, 2.5, 0.1]])
+def test_the_axis_can_be_named(draw: Any, order: Any) -> None:
+    display = draw(order=order, xlabel="age of the patient in years")
+    assert display.ax_.get_xlabel() == "age of the patient in years"
+    assert display.plot().ax_.get_xlabel() == "age of the patient in years"
+
+
+def test_a_column_of_a_frame_names_the_axis(draw: Any) -> None:
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"age": [0.3, -1.0, 2.5, 0.1], 7: 0.0})
+    assert draw(order=frame["age"]).ax_.get_xlabel() == "age"
+    assert draw(order=frame["age"], xlabel="years").ax_.get_xlabel() == "years"
+    assert draw(order=frame[7]).ax_.get_xlabel() == "value given for the row"
+
+
 def test_prediction_is_the_default_order(draw: Any) -> None:
     np.testing.assert_array_equal(_bars(draw()), _bars(draw(order="prediction")))
 
@@ -143,6 +158,10 @@ def test_estimator_is_asked_through_its_pipeline() -> None:
     np.testing.assert_allclose(scaled.y_interval.mean(axis=1), scaled.y_pred)
     np.testing.assert_allclose(np.ptp(scaled.y_interval, axis=1), 18)
     assert _legend(scaled)[0].startswith("scaled: 90 % interval")
+
+    along = IntervalDisplay.from_estimator(pipeline, X, y, order=X[:, 0], xlabel="mm")
+    np.testing.assert_array_equal(_bars(along)[:, 0], X[:, 0])
+    assert along.ax_.get_xlabel() == "mm"
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,11 @@
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils import check_random_state
 
 from uqformer._typing import Float64Array
 from uqformer.metrics._inputs import (
     Members,
+    check_generator,
     check_members,
     check_targets,
     check_weights,
@@ -74,10 +74,7 @@ def pit_values(
     for member in ensemble:
         n_below += member < targets
         n_equal += member == targets
-    # a fresh generator, since None would move numpy's global one
-    generator = check_random_state(
-        np.random.RandomState() if random_state is None else random_state
-    )
+    generator = check_generator(random_state)
     ranks = n_below + generator.randint(0, n_equal + 1)
     pit: Float64Array = (ranks + generator.uniform(size=targets.shape)) / (
         len(ensemble) + 1

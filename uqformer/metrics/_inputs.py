@@ -1,10 +1,12 @@
 """Checks and averages that all metrics share."""
 
 from collections.abc import Iterator
-from typing import Protocol, TypeAlias
+from numbers import Integral
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.utils import check_random_state
 
 from uqformer._typing import Float64Array
 from uqformer._validation import (
@@ -16,9 +18,12 @@ from uqformer._validation import (
 __all__ = [
     "Members",
     "average_samples",
+    "check_generator",
     "check_level",
     "check_like_targets",
     "check_members",
+    "check_option",
+    "check_positive_int",
     "check_targets",
     "check_weights",
     "row_chunks",
@@ -98,6 +103,29 @@ def check_level(confidence_level: float) -> float:
             f"confidence_level={confidence_level}. Call once for each level."
         )
     return float(levels[0])
+
+
+def check_option(value: str, name: str, options: tuple[str, ...]) -> None:
+    """Refuse a word that is none of the options."""
+    if value not in options:
+        raise ValueError(
+            f"{name} must be one of {', '.join(map(repr, options))}; got "
+            f"{name}={value!r}."
+        )
+
+
+def check_positive_int(value: int, name: str) -> None:
+    """Refuse what does not count something."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"{name} must be an int of at least 1; got {name}={value!r}.")
+
+
+def check_generator(random_state: Any) -> np.random.RandomState:
+    """Return a generator; None is a fresh one, since numpy's global one is not ours."""
+    generator: np.random.RandomState = check_random_state(
+        np.random.RandomState() if random_state is None else random_state
+    )
+    return generator
 
 
 def average_samples(values: Float64Array, weights: Float64Array) -> Float64Array:

@@ -1,10 +1,10 @@
-"""Scores of prediction intervals and of predicted quantiles."""
+"""Scores of prediction intervals."""
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from uqformer._typing import Float64Array
-from uqformer._validation import check_interval, check_probabilities
+from uqformer._validation import check_interval
 from uqformer.metrics._inputs import (
     average_samples,
     check_level,
@@ -16,7 +16,6 @@ __all__ = [
     "coverage_error",
     "coverage_score",
     "mean_interval_width",
-    "pinball_loss",
     "winkler_loss",
 ]
 
@@ -234,73 +233,6 @@ def winkler_loss(
     lower, upper = interval[:, 0], interval[:, 1]
     distance = np.maximum(lower - targets, 0) + np.maximum(targets - upper, 0)
     losses = upper - lower + 2 / miss_rate * distance
-    weights = check_weights(sample_weight, targets)
-    return float(average_samples(losses, weights).mean())
-
-
-def pinball_loss(
-    y_true: ArrayLike,
-    y_quantiles: ArrayLike,
-    *,
-    quantiles: ArrayLike,
-    sample_weight: ArrayLike | None = None,
-) -> float:
-    """Compute the pinball loss averaged over several predicted quantiles.
-
-    Twice this average over an even grid of quantiles approaches the CRPS of the
-    distribution they describe. For a single quantile use
-    `sklearn.metrics.mean_pinball_loss`.
-
-    Parameters
-    ----------
-    y_true : array-like of shape (n_samples,) or (n_samples, n_outputs)
-        True targets.
-    y_quantiles : array-like of shape (n_samples, n_quantiles) or \
-            (n_samples, n_quantiles, n_outputs)
-        Predicted quantiles, in units of `y_true`.
-    quantiles : array-like of shape (n_quantiles,)
-        The probabilities they belong to, strictly between 0 and 1.
-    sample_weight : array-like of shape (n_samples,), default=None
-        Weights of the samples. None weighs all alike.
-
-    Returns
-    -------
-    loss : float
-        Mean loss over samples, quantiles and outputs, in units of `y_true`. Lower is
-        better.
-
-    Raises
-    ------
-    ValueError
-        If shapes do not fit, NaN is found, or a quantile is outside (0, 1).
-
-    See Also
-    --------
-    crps_loss : The same idea for members instead of quantiles.
-
-    References
-    ----------
-    .. [1] R. Koenker and G. Bassett (1978), "Regression quantiles", Econometrica 46.
-
-    Examples
-    --------
-    >>> from uqformer.metrics import pinball_loss
-    >>> pinball_loss([1.0, 2.0], [[0.0, 1.0], [2.0, 4.0]], quantiles=[0.25, 0.75])
-    0.1875
-    """
-    targets = check_targets(y_true)
-    levels = check_probabilities(quantiles, "quantiles")
-    predicted = np.asarray(y_quantiles, dtype=np.float64)
-    wanted = (len(targets), len(levels), *targets.shape[1:])
-    if predicted.shape != wanted or np.isnan(predicted).any():
-        raise ValueError(
-            f"y_quantiles must have shape {wanted}, one column for each of the "
-            f"quantiles, and hold no NaN; got y_quantiles.shape={predicted.shape} "
-            f"with {int(np.isnan(predicted).sum())} NaN."
-        )
-    above = np.expand_dims(targets, 1) - predicted  # (n_samples, n_quantiles, ...)
-    slopes = levels.reshape(-1, *[1] * (targets.ndim - 1))
-    losses = np.maximum(slopes * above, (slopes - 1) * above)
     weights = check_weights(sample_weight, targets)
     return float(average_samples(losses, weights).mean())
 

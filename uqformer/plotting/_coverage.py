@@ -6,20 +6,26 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.stats import binom
 
 from uqformer._response import interval_response
 from uqformer._typing import Float64Array
 from uqformer._validation import check_confidence_level, check_interval
 from uqformer.metrics import coverage_score
-from uqformer.plotting._base import check_column, find_artist, open_axes, percent
+from uqformer.plotting._base import (
+    BAND_SHARE,
+    binomial_range,
+    check_column,
+    draw_diagonal,
+    find_artist,
+    marked_line,
+    open_axes,
+    percent,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 LEVELS = tuple(level / 10 for level in range(1, 10))
-BAND_SHARE = 0.95
-MARKERS = "osD^v"
 
 
 class CoverageDisplay:
@@ -220,12 +226,7 @@ class CoverageDisplay:
         """
         self.figure_, self.ax_ = open_axes(ax)
         self._draw_reference()
-        # another marker for each method, so that they differ in grey too
-        n_methods = len(self.ax_.lines) - 1
-        style: dict[str, Any] = {
-            "marker": MARKERS[n_methods % len(MARKERS)],
-            "label": name or self.name or "observed",
-        }
+        style = marked_line(self.ax_, name or self.name or "observed")
         (self.line_,) = self.ax_.plot(
             self.confidence_levels, self.coverages, **style | kwargs
         )
@@ -245,22 +246,8 @@ class CoverageDisplay:
         self.band_ = find_artist(self.ax_, label)
         if self.band_ is None:
             levels = np.linspace(0, 1, 201)
-            low, high = calibrated_range(levels, self.n_rows)
+            low, high = binomial_range(levels, self.n_rows)
             self.band_ = self.ax_.fill_between(
                 levels, low, high, color="0.88", linewidth=0, label=label
             )
-        self.diagonal_ = find_artist(self.ax_, "calibrated")
-        if self.diagonal_ is None:
-            (self.diagonal_,) = self.ax_.plot(
-                [0, 1], [0, 1], color="0.4", linestyle=":", label="calibrated"
-            )
-
-
-def calibrated_range(
-    levels: Float64Array, n_rows: int
-) -> tuple[Float64Array, Float64Array]:
-    """Say between which coverages a calibrated method stays on so many rows."""
-    tail = (1 - BAND_SHARE) / 2
-    low = binom.ppf(tail, n_rows, levels) / n_rows
-    high = binom.ppf(1 - tail, n_rows, levels) / n_rows
-    return low, high
+        self.diagonal_ = draw_diagonal(self.ax_)

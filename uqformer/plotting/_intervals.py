@@ -43,6 +43,9 @@ class IntervalDisplay:
         stand at the values given, one feature's for instance.
     confidence_level : float, default=None
         Level the intervals were made for, in (0, 1). None leaves it out of the legend.
+    xlabel : str, default=None
+        What the values of `order` are, for the axis. None takes the name that a
+        pandas Series brings along.
     name : str, default=None
         Name of the method in the legend.
 
@@ -83,6 +86,7 @@ class IntervalDisplay:
         *,
         order: Order = "prediction",
         confidence_level: float | None = None,
+        xlabel: str | None = None,
         name: str | None = None,
     ) -> None:
         self.y_true = y_true
@@ -90,6 +94,7 @@ class IntervalDisplay:
         self.y_interval = y_interval
         self.order = order
         self.confidence_level = confidence_level
+        self.xlabel = xlabel
         self.name = name
 
     @classmethod
@@ -101,6 +106,7 @@ class IntervalDisplay:
         *,
         confidence_level: float = 0.9,
         order: Order = "prediction",
+        xlabel: str | None = None,
         name: str | None = None,
         ax: Axes | None = None,
         **kwargs: Any,
@@ -121,6 +127,8 @@ class IntervalDisplay:
         order : {"prediction", "width"} or array-like of shape (n_samples,), \
                 default="prediction"
             Where the rows stand, as in the class.
+        xlabel : str, default=None
+            What the values of `order` are, as in the class.
         name : str, default=None
             Name in the legend. None takes the class of `estimator`.
         ax : matplotlib Axes, default=None
@@ -139,6 +147,7 @@ class IntervalDisplay:
             interval_response(estimator, X, confidence_level),
             confidence_level=confidence_level,
             order=order,
+            xlabel=xlabel,
             name=type(estimator).__name__ if name is None else name,
             ax=ax,
             **kwargs,
@@ -153,6 +162,7 @@ class IntervalDisplay:
         *,
         confidence_level: float | None = None,
         order: Order = "prediction",
+        xlabel: str | None = None,
         name: str | None = None,
         ax: Axes | None = None,
         **kwargs: Any,
@@ -172,6 +182,8 @@ class IntervalDisplay:
         order : {"prediction", "width"} or array-like of shape (n_samples,), \
                 default="prediction"
             Where the rows stand, as in the class.
+        xlabel : str, default=None
+            What the values of `order` are, as in the class.
         name : str, default=None
             Name in the legend.
         ax : matplotlib Axes, default=None
@@ -201,6 +213,7 @@ class IntervalDisplay:
             ends,
             order=_check_order(order, len(truth)),
             confidence_level=confidence_level,
+            xlabel=xlabel or _own_name(order),
             name=name,
         )
         return display.plot(ax, **kwargs)
@@ -262,11 +275,12 @@ class IntervalDisplay:
     def _positions(self) -> tuple[Float64Array, str]:
         """Say where on the x axis each row stands, and what the axis means."""
         if not isinstance(self.order, str):
-            return np.asarray(self.order, dtype=np.float64), "value given for the row"
+            values = np.asarray(self.order, dtype=np.float64)
+            return values, self.xlabel or "value given for the row"
         width = self.y_interval[:, 1] - self.y_interval[:, 0]
         key = self.y_pred if self.order == "prediction" else width
         ranks = np.argsort(np.argsort(key, kind="stable")) + 1
-        return ranks.astype(np.float64), f"row, by {self.order}"
+        return ranks.astype(np.float64), self.xlabel or f"row, by {self.order}"
 
     def _label(self, inside: np.ndarray[Any, Any], name: str | None) -> str:
         """Write asked level and observed coverage side by side."""
@@ -310,3 +324,9 @@ def _check_order(order: Order, n_rows: int) -> Order:
             f"{n_rows} rows."
         )
     return column
+
+
+def _own_name(order: Order) -> str | None:
+    """Return the name that a pandas Series brings along."""
+    name = getattr(order, "name", None)
+    return name if isinstance(name, str) else None
