@@ -1,17 +1,15 @@
-"""Conformal intervals: the quantile's definition, exact coverage, a floor in doubt."""
+"""Conformal intervals that follow a spread: exact coverage, a floor in doubt."""
 
 import math
-import re
 import warnings
 from collections.abc import Callable, Iterator
-from fractions import Fraction
 from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from uqformer.calibration import AdaptiveConformal, conformal_quantile
+from uqformer.calibration import AdaptiveConformal
 from uqformer.calibration._conformal import choose_floor
 from uqformer.exceptions import InsufficientCalibrationError
 from uqformer.metrics import winkler_loss
@@ -47,95 +45,6 @@ def _misleading(rng: np.random.Generator, n_rows: int) -> tuple[Array, Array]:
 
 def _fit(rng: np.random.Generator, make: Maker, n_select: int, n: int) -> Any:
     return AdaptiveConformal.fit(*make(rng, n_select), *make(rng, n))
-
-
-# -- The quantile -------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("n_scores", range(1, 61))
-def test_the_quantile_is_its_definition(n_scores: int) -> None:
-    rng = np.random.default_rng(n_scores)
-    scores = rng.standard_normal(n_scores)
-    ordered = sorted(scores)
-    for per_mille in range(5, 1000, 5):
-        level = Fraction(per_mille, 1000)
-        rank = math.ceil((n_scores + 1) * level)
-        if rank <= n_scores:
-            (quantile,) = conformal_quantile(scores, float(level))
-            assert quantile == ordered[rank - 1]
-        else:
-            with pytest.raises(InsufficientCalibrationError):
-                conformal_quantile(scores, float(level))
-
-
-@pytest.mark.parametrize(
-    ("level", "n_scores", "rank"),
-    [
-        (0.9, 9, 9),
-        (0.9, 19, 18),
-        (0.9, 99, 90),
-        (0.95, 19, 19),
-        (0.8, 4, 4),
-        (0.7, 9, 7),
-        (0.3, 9, 3),
-        (0.1, 9, 1),
-        (0.55, 19, 11),
-        (0.99, 99, 99),
-        (0.001, 5, 1),
-    ],
-)
-def test_whole_ranks_are_not_rounded_up(level: float, n_scores: int, rank: int) -> None:
-    assert conformal_quantile(range(1, n_scores + 1), level).tolist() == [rank]
-
-
-def test_several_levels_keep_their_order() -> None:
-    scores = np.random.default_rng(0).permutation(np.arange(1, 20))
-    assert conformal_quantile(scores, [0.9, 0.5, 0.95]).tolist() == [18, 10, 19]
-    assert conformal_quantile(scores, 0.5).shape == (1,)
-
-
-def test_ties_and_infinities_are_scores_like_any_other() -> None:
-    assert conformal_quantile([2.0, 1.0, 2.0, 2.0], 0.5).tolist() == [2.0]
-    assert conformal_quantile([1.0] * 9, 0.9).tolist() == [1.0]
-    scores = [np.inf, 1.0, 2.0, np.inf, 3.0, 4.0, 5.0, 6.0, 7.0]
-    assert conformal_quantile(scores, [0.7, 0.8]).tolist() == [7.0, np.inf]
-
-
-@pytest.mark.parametrize(
-    "level",
-    [Fraction(k, 1000) for k in range(7, 1000, 31)]
-    + [Fraction(k, 20) for k in range(1, 20)]
-    + [1 - Fraction(1, 10**k) for k in range(2, 7)],
-    ids=str,
-)
-def test_the_error_asks_for_just_enough_rows(level: Fraction) -> None:
-    needed = math.ceil(level / (1 - level))
-    assert conformal_quantile(np.arange(needed), float(level)) >= 0
-    if needed == 1:
-        return
-    with pytest.raises(InsufficientCalibrationError) as caught:
-        conformal_quantile(np.arange(needed - 1), float(level))
-    numbers = re.findall(
-        r"at least (\d+) calibration rows; got (\d+)", str(caught.value)
-    )
-    assert numbers == [(str(needed), str(needed - 1))]
-
-
-def test_the_error_speaks_of_the_highest_level() -> None:
-    expected = r"confidence_level=0.99 needs at least 99 .* raise calibration_fraction"
-    with pytest.raises(InsufficientCalibrationError, match=expected):
-        conformal_quantile(np.arange(20), [0.5, 0.99, 0.9])
-
-
-def test_no_score_is_too_few() -> None:
-    with pytest.raises(InsufficientCalibrationError, match=r"at least 9 .* got 0"):
-        conformal_quantile([], 0.9)
-
-
-@pytest.mark.parametrize("level", [0.0, 1.0, 90])
-def test_levels_lie_between_zero_and_one(level: float) -> None:
-    with pytest.raises(ValueError, match="strictly between 0 and 1"):
-        conformal_quantile(np.arange(20), level)
 
 
 # -- Coverage -----------------------------------------------------------------------

@@ -8,11 +8,10 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from uqformer._typing import Float64Array, IntArray
-from uqformer._validation import check_confidence_level
-from uqformer.exceptions import InsufficientCalibrationError
+from uqformer._typing import Float64Array
+from uqformer.calibration._quantile import conformal_quantile, conformal_ranks
 
-__all__ = ["AdaptiveConformal", "conformal_quantile"]
+__all__ = ["AdaptiveConformal"]
 
 RELATIVE_FLOORS = (0.001, 0.1, 0.2, 0.5, 1.0, 2.0)
 """Floors tried, in units of the root mean square residual; infinity is tried too.
@@ -25,65 +24,6 @@ MIN_SELECTION_ROWS = 10
 
 SELECTION_LEVELS = np.array([0.5, 0.8, 0.9, 0.95])
 """Levels whose interval scores judge a floor together: one alone is too noisy."""
-
-
-def conformal_quantile(
-    scores: ArrayLike, confidence_level: ArrayLike = 0.9
-) -> Float64Array:
-    """Smallest score that a new exchangeable one stays below with the wanted chance.
-
-    It is the ``ceil((n + 1) * confidence_level)``-th smallest of n scores, so that the
-    coverage holds for any n and any distribution [1]_.
-
-    Parameters
-    ----------
-    scores : array-like of shape (n_scores,)
-        Conformity scores of calibration rows; larger is stranger.
-    confidence_level : float or array-like of shape (n_levels,), default=0.9
-        Wanted coverage, strictly between 0 and 1.
-
-    Returns
-    -------
-    quantiles : ndarray of shape (n_levels,)
-        One score a level; ``n_levels`` is 1 for a single number.
-
-    Raises
-    ------
-    InsufficientCalibrationError
-        If there are too few scores for a level.
-
-    References
-    ----------
-    .. [1] V. Vovk, A. Gammerman, G. Shafer (2005), "Algorithmic Learning in a Random
-       World", Springer.
-
-    Examples
-    --------
-    >>> from uqformer.calibration import conformal_quantile
-    >>> conformal_quantile(range(1, 11), 0.9)
-    array([10.])
-    """
-    levels = check_confidence_level(confidence_level)
-    ordered = np.sort(np.asarray(scores, dtype=np.float64))
-    n_scores = len(ordered)
-    ranks = _ranks(n_scores, levels)
-    if (ranks > n_scores).any():
-        worst = float(levels.max())
-        needed = int(np.ceil((worst - 1e-9) / (1 - worst)))  # as lenient as the ranks
-        raise InsufficientCalibrationError(
-            f"An interval with confidence_level={worst:g} needs at least {needed} "
-            f"calibration rows; got {n_scores}. Hand in more rows, raise "
-            "calibration_fraction, or ask for a lower level."
-        )
-    quantiles: Float64Array = ordered[np.maximum(ranks, 1) - 1]
-    return quantiles
-
-
-def _ranks(n_scores: int, levels: Float64Array) -> IntArray:
-    """Which of the sorted scores each level takes, counted from 1."""
-    # rounding guards 0.9 * 10 from becoming 9.000000000000002 and its ceiling 10
-    ranks: IntArray = np.ceil(np.round((n_scores + 1) * levels, 9)).astype(np.intp)
-    return ranks
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -214,7 +154,7 @@ def _interval_scores(
     scale = _scale(spread[:, None], np.array([floor]))[:, 0]
     ratio = np.sort(np.abs(residuals) / scale)
     n_rows = len(ratio)
-    ranks = np.minimum(_ranks(n_rows, SELECTION_LEVELS), n_rows)
+    ranks = np.minimum(conformal_ranks(n_rows, SELECTION_LEVELS), n_rows)
     radius = ratio[ranks - 1]  # (n_levels,)
     half = scale[:, None] * radius
     excess = np.maximum(np.abs(residuals)[:, None] - half, 0)
