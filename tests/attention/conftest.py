@@ -267,16 +267,21 @@ PADDED = [
 ] + ["encoder", "decoder"]
 
 
+def build(make: Callable[[torch.dtype], Family], dtype: torch.dtype) -> Family:
+    """Make a family with the same weights and inputs each time."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        family = make(dtype)
+    family.model.to(dtype).eval()
+    return family
+
+
 @pytest.fixture
 def make_family() -> Callable[..., Family]:
     """Build a family by name, with the same weights and inputs each time."""
 
     def make(name: str, dtype: torch.dtype = torch.float32) -> Family:
-        with torch.random.fork_rng():
-            torch.manual_seed(0)
-            family = FAMILIES[name](dtype)
-        family.model.to(dtype).eval()
-        return family
+        return build(FAMILIES[name], dtype)
 
     return make
 

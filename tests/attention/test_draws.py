@@ -237,6 +237,29 @@ def test_split_heads(shape, n_heads, expected):
     assert split_heads(torch.zeros(shape), n_heads).shape == expected
 
 
+@pytest.mark.parametrize(
+    ("shape", "n_heads", "n_rows", "expected"),
+    [
+        ((6, 2, 4, 5), None, 3, (3, 4, 4, 5)),  # two windows
+        ((6, 2, 4, 5), None, 6, (6, 2, 4, 5)),
+        ((6, 2, 4, 5), None, 4, (6, 2, 4, 5)),  # not by samples at all
+        ((2, 2, 4, 5), None, 4, (2, 2, 4, 5)),
+        ((3, 2, 2, 4, 5), None, 3, (3, 4, 4, 5)),
+        ((6, 4, 5), None, 3, (3, 2, 4, 5)),  # two heads that nobody spoke of
+        ((12, 4, 5), 2, 3, (3, 4, 4, 5)),
+        ((0, 2, 4, 5), None, 0, (0, 2, 4, 5)),
+    ],
+)
+def test_what_is_folded_into_the_samples_counts_as_heads(
+    shape, n_heads, n_rows, expected
+):
+    probs = torch.arange(math.prod(shape), dtype=torch.float32).view(shape)
+    by_head = split_heads(probs, n_heads, n_rows)
+    assert by_head.shape == expected
+    # the order of memory stays, so that the samples are the outer ones
+    assert torch.equal(by_head.flatten(), probs.flatten())
+
+
 @pytest.mark.parametrize("n_draws", [True, 2.0, "4"])
 def test_number_of_draws_is_whole(n_draws):
     with pytest.raises(TypeError, match="n_draws must be a whole number"):

@@ -6,7 +6,7 @@ import torch
 from uqformer import _seam
 from uqformer.attention import find_attention_modules, stochastic_attention
 
-DTYPES = [torch.float32, torch.bfloat16]
+DTYPES = [torch.float32, torch.bfloat16, torch.float16]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -70,6 +70,7 @@ def test_written_out_layers(make_family):
         named("Block", attn=nn.Sequential(nn.Linear(2, 2))),
         named("Block", output=named("GraphAttentionOutput", dense=nn.Linear(2, 2))),
         named("Block", attn=Bag()),
+        named("Block", norm_attn=Bag(norm=nn.BatchNorm1d(2))),
     ],
 )
 def test_helpers_are_no_attention(model):

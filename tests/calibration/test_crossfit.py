@@ -16,7 +16,8 @@ from sklearn.model_selection import (
 from sklearn.naive_bayes import GaussianNB
 from sklearn.svm import SVC
 
-from uqformer.calibration._crossfit import hold_out, is_mapping, respond, take_rows
+from uqformer.calibration._crossfit import hold_out, respond
+from uqformer.calibration._split import is_mapping, take_rows
 from uqformer.exceptions import CalibrationWarning
 
 

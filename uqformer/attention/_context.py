@@ -136,8 +136,9 @@ def stochastic_attention(
     batch size changes a row's output by rounding only.
 
     Masked keys are never drawn, and rows masked as a whole keep what the model gives
-    them. Scores are taken to be laid out ``(N, H, T, S)``, or ``(N * H, T, S)`` if the
-    module says how many heads it has.
+    them. The first axis of what `model` is called with counts the rows of the batch,
+    if its tensors agree on it. What a model folds into the batch beside them, such as
+    heads, windows of an image or channels of a series, is drawn apart.
 
     No gradient is recorded. Fused attention kernels are off in the whole process, but
     only this thread is redrawn. Attention that computes no softmax in the open, such as
@@ -226,6 +227,7 @@ class _Redraw:
         self._seeds = seeds
         self._thread = threading.get_ident()
         self._n_calls = 0
+        self._n_rows: int | None = None
         self.inside: list[tuple[str, int]] = []  # names, and redraws when entered
         self._missed: set[str] = set()
 
@@ -242,7 +244,9 @@ class _Redraw:
                     module.register_forward_hook(leave, always_call=True),
                 ]
             handles.append(
-                self._model.register_forward_pre_hook(self._restart, prepend=True)
+                self._model.register_forward_pre_hook(
+                    self._restart, prepend=True, with_kwargs=True
+                )
             )
             yield
         finally:
@@ -252,10 +256,11 @@ class _Redraw:
     def _on_own_thread(self) -> bool:
         return threading.get_ident() == self._thread
 
-    def _restart(self, module: nn.Module, args: Any) -> None:
+    def _restart(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         """Begin the member anew, so that it is one function of its input."""
         if self._on_own_thread():
             self._n_calls = 0
+            self._n_rows = _count_rows([*args, *kwargs.values()])
 
     def _enter(self, name: str, module: nn.Module, args: Any) -> None:
         if self._on_own_thread():
@@ -284,7 +289,10 @@ class _Redraw:
         _refuse_gradient(scores)
         name, _ = self.inside[-1]
         n_heads = head_count(self._model, name) if probs.ndim == 3 else None
-        by_head = split_heads(probs, n_heads)  # (N, H, T, S)
+        # where time comes first, the first axis of the input does not count rows
+        time_first = getattr(self._selected[name], "batch_first", True) is False
+        n_rows = None if time_first else self._n_rows
+        by_head = split_heads(probs, n_heads, n_rows)  # (N, H, T, S)
         weights = self._draw(name, by_head).reshape(probs.shape)
         is_masked = scores.amax(dim=-1, keepdim=True) <= _MASKED_LOGIT
         return torch.where(is_masked, probs, weights)
@@ -320,6 +328,9 @@ class _Redraw:
 class _SoftmaxWatch(TorchDispatchMode):
     """Sees every operator of this thread, and swaps the softmax inside attention."""
 
+    # else torch itself would refuse them, and with them flex_attention
+    supports_higher_order_operators = True
+
     def __init__(self, redraw: _Redraw) -> None:
         super().__init__()
         self._redraw = redraw
@@ -329,6 +340,12 @@ class _SoftmaxWatch(TorchDispatchMode):
     ) -> Any:
         kwargs = kwargs or {}
         is_inside = bool(self._redraw.inside)
+        if is_inside and func.__name__ == "flex_attention":
+            raise AttentionNotRedrawnError(
+                f"{self._redraw.inside[-1][0]!r} computes its softmax inside "
+                "flex_attention, where it cannot be redrawn. Give the model another "
+                "attention, such as attn_implementation='sdpa' of Hugging Face."
+            )
         if is_inside and func in _HOLDS_SOFTMAX:
             with self:
                 return func.decompose(*args, **kwargs)
@@ -336,6 +353,12 @@ class _SoftmaxWatch(TorchDispatchMode):
         if is_inside and func in _SOFTMAX and _is_over_keys(*args[:2]):
             return self._redraw.answer_softmax(args[0], output)
         return output
+
+
+def _count_rows(inputs: list[Any]) -> int | None:
+    """Count the rows of a batch, if its tensors agree on how many there are."""
+    sizes = {len(x) for x in inputs if isinstance(x, Tensor) and x.ndim}
+    return sizes.pop() if len(sizes) == 1 else None
 
 
 def _is_over_keys(scores: Tensor, dim: int) -> bool:

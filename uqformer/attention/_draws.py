@@ -128,19 +128,25 @@ def check_seed(seed: int) -> None:
         raise ValueError(f"seed must be 0 or above; got seed={seed}.")
 
 
-def split_heads(probs: Tensor, n_heads: int | None) -> Tensor:
+def split_heads(
+    probs: Tensor, n_heads: int | None, n_rows: int | None = None
+) -> Tensor:
     """Reshape attention of any layout (..., T, S) to (N, H, T, S).
 
     Three dimensions leave open whether the first holds heads: `n_heads` tells, unless
-    it does not divide it.
+    it does not divide it. What else is folded into the samples, such as the windows of
+    an image, counts as heads where `n_rows` tells how many samples there are: the
+    parts of a sample are drawn apart.
     """
     *lead, n_queries, n_keys = probs.shape
+    n_parts = math.prod(lead)
     if len(lead) > 1:
         n_heads = lead[-1]
-    elif n_heads is None or math.prod(lead) % n_heads:
+    elif n_heads is None or n_parts % n_heads:
         n_heads = 1
-    n_rows = math.prod(lead) // n_heads
-    return probs.reshape(n_rows, n_heads, n_queries, n_keys)  # (N, H, T, S)
+    if n_rows and n_parts // n_heads % n_rows == 0:
+        n_heads = n_parts // n_rows
+    return probs.reshape(n_parts // n_heads, n_heads, n_queries, n_keys)  # (N, H, T, S)
 
 
 def sorted_uniforms(

@@ -10,7 +10,8 @@ from uqformer._typing import LayerSelection
 __all__ = ["find_attention_modules", "head_count", "uses_seam"]
 
 _ATTENTION_WORDS = ("attn", "attention")
-# a name that ends so belongs to something beside the attention, not to attention
+# a name that ends so belongs to something beside the attention, not to attention, and
+# so does one that begins with "norm_"
 _HELPER_WORDS = (
     "bias", "drop", "dropout", "mask", "mlp", "norm", "out", "output", "proj",
     "projection",
@@ -59,8 +60,8 @@ def find_attention_modules(
     A module is attention if it is an ``nn.MultiheadAttention``, if its class says
     ``uses_attention_seam = True``, if the name of its class contains "attn" or
     "attention", or if it has children and the attribute it is kept in is so named. A
-    name that ends in "norm", "dropout", "output" and the like does not count, nor do
-    the ready-made layers of ``torch.nn``.
+    name that ends in "norm", "dropout", "output" and the like does not count, nor one
+    that begins with "norm_", nor do the ready-made layers of ``torch.nn``.
 
     Examples
     --------
@@ -121,7 +122,8 @@ def _looks_like_attention(name: str, module: nn.Module) -> bool:
 def _names_attention(name: str) -> bool:
     lowered = name.lower()
     named = any(word in lowered for word in _ATTENTION_WORDS)
-    return named and not lowered.endswith(_HELPER_WORDS)
+    is_helper = lowered.startswith("norm_") or lowered.endswith(_HELPER_WORDS)
+    return named and not is_helper
 
 
 def _resolve(model: nn.Module, found: dict[str, nn.Module], layer: int | str) -> str:

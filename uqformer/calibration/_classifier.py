@@ -27,7 +27,7 @@ from uqformer._validation import (
 )
 from uqformer.calibration._base import BaseCalibrator
 from uqformer.calibration._binning import HistogramBinningCalibrator
-from uqformer.calibration._crossfit import hold_out, is_mapping, respond
+from uqformer.calibration._crossfit import hold_out, respond
 from uqformer.calibration._inputs import check_row_weights
 from uqformer.calibration._isotonic import IsotonicCalibrator
 from uqformer.calibration._scaling import (
@@ -37,6 +37,7 @@ from uqformer.calibration._scaling import (
 )
 from uqformer.calibration._sets import ConformalSets
 from uqformer.calibration._sigmoid import BetaCalibrator, PlattCalibrator
+from uqformer.calibration._split import is_mapping
 from uqformer.calibration._temperature import TemperatureCalibrator
 
 __all__ = ["CalibratedClassifier"]

@@ -1,21 +1,19 @@
 """Predictions on rows that the predicting model has not seen, for calibration."""
 
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.sparse import issparse
 from sklearn.base import clone
-from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import check_cv
 
 from uqformer._typing import AnyArray, Float64Array, IntArray
 from uqformer.calibration._inputs import SMALLEST_PROBA, InputKind
+from uqformer.calibration._split import is_frozen, is_mapping, take_params, take_rows
 from uqformer.exceptions import CalibrationWarning
 
-__all__ = ["HeldOutPredictions", "hold_out", "is_mapping", "respond", "take_rows"]
+__all__ = ["HeldOutPredictions", "hold_out", "respond"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +43,13 @@ def hold_out(
     fold is predicted by a clone fitted on the others, and one fitted on all is kept.
     """
     everything = np.arange(len(y))
-    if isinstance(estimator, FrozenEstimator):
+    if is_frozen(estimator):
         kind = _response_kind(estimator)
         predictions = respond(estimator, X, kind, classes)
         return HeldOutPredictions(estimator, kind, predictions, everything)
 
     def fit(train: IntArray) -> Any:
-        params = {
-            name: take_rows(value, train) if _has_rows(value, len(y)) else value
-            for name, value in fit_params.items()
-        }
+        params = take_params(fit_params, train, len(y))
         return clone(estimator).fit(take_rows(X, train), y[train], **params)
 
     # splitters count rows, which a mapping does not show
@@ -124,26 +119,3 @@ def respond(estimator: Any, X: Any, kind: InputKind, classes: AnyArray) -> Float
     full = np.broadcast_to(missing, (len(answer), len(classes))).copy()
     full[:, places] = answer
     return full
-
-
-def is_mapping(X: Any) -> bool:
-    """Ask for named arrays; one sparse format is a dict, too, and is not meant."""
-    return isinstance(X, Mapping) and not issparse(X)
-
-
-def take_rows(X: Any, rows: IntArray) -> Any:
-    """Select rows of what estimators take: arrays, frames, texts, mappings of them."""
-    if is_mapping(X):
-        return {name: take_rows(values, rows) for name, values in X.items()}
-    if hasattr(X, "iloc"):
-        return X.iloc[rows]
-    if isinstance(X, (list, tuple)):
-        return [X[row] for row in rows]
-    return X[rows]
-
-
-def _has_rows(value: Any, n_rows: int) -> bool:
-    """Ask whether a fit parameter has one entry a row."""
-    if isinstance(value, (list, tuple)):
-        return len(value) == n_rows
-    return bool(getattr(value, "shape", ())[:1] == (n_rows,))

@@ -30,6 +30,7 @@ __all__ = [
     "fit_clone",
     "inherit_tags",
     "is_frozen",
+    "is_mapping",
     "part_calibration",
     "pass_on_to_fit",
     "route_fit",
@@ -41,7 +42,7 @@ __all__ = [
 def check_rows(meta: Any, X: Any, y: Any) -> tuple[Any, AnyArray]:
     """Return X such that rows can be selected, its values unchecked, and targets."""
     # the estimator inside checks X itself: a pipeline may take text or missing values
-    if not _is_mapping(X):
+    if not is_mapping(X):
         validate_data(meta, X, y, skip_check_array=True)
     rows = _indexable(X)
     targets: AnyArray = check_array(
@@ -60,14 +61,14 @@ def check_new_rows(meta: Any, X: Any) -> Any:
             "X must have one row for each sample; got an array of shape "
             f"{rows.shape}. Reshape your data with X.reshape(1, -1) for one sample."
         )
-    if not _is_mapping(rows):
+    if not is_mapping(rows):
         validate_data(meta, rows, reset=False, skip_check_array=True)
     return rows
 
 
 def count_rows(X: Any) -> int:
     """Count the rows of what `check_rows` or `check_new_rows` returned."""
-    if _is_mapping(X):
+    if is_mapping(X):
         return count_rows(next(iter(X.values())))
     return int(X.shape[0]) if hasattr(X, "shape") else len(X)
 
@@ -89,7 +90,7 @@ def part_calibration(
 
 def take_rows(X: Any, rows: IntArray) -> Any:
     """Select rows of an array, sparse matrix, data frame, list, or mapping of such."""
-    if _is_mapping(X):
+    if is_mapping(X):
         return {name: take_rows(values, rows) for name, values in X.items()}
     if hasattr(X, "iloc"):
         return X.iloc[rows]
@@ -136,14 +137,14 @@ def inherit_tags(tags: Tags, estimator: Any) -> Tags:
     return tags
 
 
-def _is_mapping(X: Any) -> bool:
+def is_mapping(X: Any) -> bool:
     """Tell mappings of arrays from the sparse matrices that are also dictionaries."""
     return isinstance(X, Mapping) and not issparse(X)
 
 
 def _indexable(X: Any) -> Any:
     """Make rows selectable; a mapping, as Hugging Face models take, stays one."""
-    return X if _is_mapping(X) else indexable(X)[0]
+    return X if is_mapping(X) else indexable(X)[0]
 
 
 def _is_by_row(value: Any, n_rows: int) -> bool:
