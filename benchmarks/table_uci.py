@@ -1,8 +1,9 @@
 """Print the committed results of bench_uci.py as the table of the README.
 
-Usage: python benchmarks/table_uci.py [--full]
+Usage: python benchmarks/table_uci.py [--full | --point]
 
-With --full every number of every method is printed; results/uci.md holds that table.
+With --full every number of every method is printed, with --point the point errors of
+the network beside those of boosted trees; results/uci.md holds both tables.
 """
 
 import argparse
@@ -65,11 +66,32 @@ def full_table(results: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def point_table(results: list[dict[str, Any]]) -> str:
+    """One line a set: mean error of the network's exact pass and of boosted trees."""
+    lines = [
+        "| set | splits | RMSE of boosted trees | RMSE of the network | ratio |",
+        "|---" * 5 + "|",
+    ]
+    for name in dict.fromkeys(result["set"] for result in results):
+        runs = [result for result in results if result["set"] == name]
+        trees, network = (
+            sum(run[key] for run in runs) / len(runs)
+            for key in ("rmse_trees", "rmse_network")
+        )
+        cells = [name, str(len(runs)), f"{trees:.4g}", f"{network:.4g}"]
+        lines.append("| " + " | ".join([*cells, f"{network / trees:.2f}"]) + " |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--full", action="store_true")
-    results = load("uci")
-    print(full_table(results) if parser.parse_args().full else table(results))
+    parser.add_argument("--point", action="store_true")
+    options = parser.parse_args()
+    if options.point:
+        print(point_table(load("uci_point")))
+    else:
+        print((full_table if options.full else table)(load("uci")))
 
 
 if __name__ == "__main__":
