@@ -4,6 +4,7 @@ The recipe is AdamW with a linear warm-up, clipped gradients, an exponential ave
 the weights, and early stopping on the validation loss of that average.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -277,7 +278,7 @@ def _running_average(
 
 
 def _check_finite(loss: float, net: NeuralNet) -> None:
-    if loss != loss or loss == float("inf"):
+    if not math.isfinite(loss):
         raise FloatingPointError(
             f"Training diverged: the validation loss was {loss} after epoch "
             f"{net.history[-1, 'epoch']} with learning_rate={net.lr}. Try a smaller "

@@ -25,6 +25,7 @@ __all__ = [
     "check_interval",
     "check_is_fitted",
     "check_probabilities",
+    "check_row_weights",
     "check_sample_weight",
     "column_or_1d",
     "fit_context",
@@ -51,6 +52,18 @@ def check_probabilities(values: ArrayLike, name: str) -> Float64Array:
             + _guess_percent(outside[0])
         )
     return flat
+
+
+def check_row_weights(sample_weight: ArrayLike | None, rows: Any) -> Float64Array:
+    """Return one weight per row, none negative and not all 0; None weighs all alike."""
+    weights: Float64Array = check_sample_weight(sample_weight, rows, dtype=np.float64)
+    if (weights < 0).any() or weights.sum() == 0:
+        raise ValueError(
+            "sample_weight must hold no negative weight and at least one positive one; "
+            f"got a smallest weight of {weights.min():g} and a sum of "
+            f"{weights.sum():g}."
+        )
+    return weights
 
 
 def check_confidence_level(confidence_level: ArrayLike) -> Float64Array:

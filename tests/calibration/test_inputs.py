@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.special import log_softmax, logit, softmax
 
+from uqformer._validation import check_row_weights
 from uqformer.calibration._inputs import (
-    check_row_weights,
     column_labels,
     encode_labels,
     full_logits,

@@ -4,6 +4,7 @@ import sys
 import numpy as np
 import pytest
 
+from uqformer._validation import check_row_weights
 from uqformer.metrics._inputs import (
     average_samples,
     check_generator,
@@ -13,7 +14,6 @@ from uqformer.metrics._inputs import (
     check_option,
     check_positive_int,
     check_targets,
-    check_weights,
     row_chunks,
 )
 from uqformer.predictive import RegressionEnsemble
@@ -68,13 +68,13 @@ def test_members_must_be_finite(value):
 
 
 def test_no_weights_weigh_all_alike():
-    np.testing.assert_array_equal(check_weights(None, np.zeros((3, 2))), np.ones(3))
+    np.testing.assert_array_equal(check_row_weights(None, np.zeros((3, 2))), np.ones(3))
 
 
 @pytest.mark.parametrize("weights", [[3.0, -1.0], [0.0, 0.0], [1.0], [1.0, np.nan]])
 def test_bad_weights_are_refused(weights):
     with pytest.raises(ValueError, match=r"[Ss]ample.weight"):
-        check_weights(weights, np.zeros(2))
+        check_row_weights(weights, np.zeros(2))
 
 
 def test_level_is_one_number():

@@ -14,12 +14,12 @@ from uqformer._typing import AnyArray, Float64Array, IntArray
 from uqformer._validation import (
     StrOptions,
     check_is_fitted,
+    check_row_weights,
     fit_context,
     validate_data,
 )
 from uqformer.calibration._inputs import (
     InputKind,
-    check_row_weights,
     column_labels,
     encode_labels,
     full_logits,

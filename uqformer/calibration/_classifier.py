@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn import get_config
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
-from sklearn.frozen import FrozenEstimator
 from sklearn.utils import Tags, check_random_state, get_tags, indexable
 from sklearn.utils.metadata_routing import (
     MetadataRouter,
@@ -22,13 +21,13 @@ from uqformer._validation import (
     HasMethods,
     StrOptions,
     check_is_fitted,
+    check_row_weights,
     fit_context,
     validate_data,
 )
 from uqformer.calibration._base import BaseCalibrator
 from uqformer.calibration._binning import HistogramBinningCalibrator
 from uqformer.calibration._crossfit import hold_out, respond
-from uqformer.calibration._inputs import check_row_weights
 from uqformer.calibration._isotonic import IsotonicCalibrator
 from uqformer.calibration._scaling import (
     DirichletCalibrator,
@@ -37,7 +36,7 @@ from uqformer.calibration._scaling import (
 )
 from uqformer.calibration._sets import ConformalSets
 from uqformer.calibration._sigmoid import BetaCalibrator, PlattCalibrator
-from uqformer.calibration._split import is_mapping
+from uqformer.calibration._split import is_frozen, is_mapping
 from uqformer.calibration._temperature import TemperatureCalibrator
 
 __all__ = ["CalibratedClassifier"]
@@ -241,7 +240,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         """All labels there are; a guest's calibration rows may lack some."""
         found: AnyArray = np.unique(labels)
         guest = getattr(self.estimator, "classes_", None)
-        if guest is not None and isinstance(self.estimator, FrozenEstimator):
+        if guest is not None and is_frozen(self.estimator):
             found = np.asarray(guest)
         if len(found) < 2:
             raise ValueError(
@@ -366,7 +365,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
                 self, "fit", sample_weight=sample_weight, **fit_params
             )
             return routed.estimator.fit, routed.splitter.split
-        if sample_weight is None or isinstance(self.estimator, FrozenEstimator):
+        if sample_weight is None or is_frozen(self.estimator):
             return fit_params, {}
         if not has_fit_parameter(self.estimator, "sample_weight"):
             raise TypeError(

@@ -1,17 +1,15 @@
 """Read arrays of predictions: what kind they are, whose columns, on which scale."""
 
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
 from uqformer._typing import AnyArray, Float64Array, IntArray
-from uqformer._validation import check_sample_weight
 
 __all__ = [
     "InputKind",
-    "check_row_weights",
     "column_labels",
     "encode_labels",
     "full_logits",
@@ -155,15 +153,3 @@ def encode_labels(y: AnyArray, classes: AnyArray) -> IntArray:
         )
     codes: IntArray = order[places]
     return codes
-
-
-def check_row_weights(sample_weight: ArrayLike | None, X: Any) -> Float64Array:
-    """Return one weight per row, none negative and not all 0."""
-    weights: Float64Array = check_sample_weight(sample_weight, X, dtype=np.float64)
-    if (weights < 0).any() or weights.sum() == 0:
-        raise ValueError(
-            "sample_weight must hold no negative weight and at least one positive one; "
-            f"got a smallest weight of {weights.min():g} and a sum of "
-            f"{weights.sum():g}."
-        )
-    return weights

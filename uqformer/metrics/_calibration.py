@@ -4,12 +4,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from uqformer._typing import Float64Array
+from uqformer._validation import check_row_weights
 from uqformer.metrics._inputs import (
     Members,
     check_generator,
     check_members,
     check_targets,
-    check_weights,
 )
 
 __all__ = ["pit_values", "pit_wasserstein_error"]
@@ -149,7 +149,7 @@ def pit_wasserstein_error(
     """
     targets = check_targets(y_true)
     pit = pit_values(targets, members, random_state=random_state)
-    weights = check_weights(sample_weight, targets)
+    weights = check_row_weights(sample_weight, targets)
     columns = pit.reshape(len(pit), -1).T
     return float(np.mean([_distance_to_uniform(c, weights) for c in columns]))
 

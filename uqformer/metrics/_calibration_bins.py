@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from uqformer._typing import Float64Array
+from uqformer._validation import check_row_weights
 from uqformer.metrics._bins import bin_edges, bin_means, locate
-from uqformer.metrics._inputs import check_positive_int, check_weights
+from uqformer.metrics._inputs import check_positive_int
 from uqformer.metrics._labels import Label, check_classes
 
 __all__ = ["BinStrategy", "CalibrationBins", "calibration_bins"]
@@ -126,7 +127,7 @@ def calibration_bins(
     """
     check_positive_int(n_bins, "n_bins")
     scores, hits = check_classes(y_true, y_proba, labels).confidence(pos_label)
-    weights = check_weights(sample_weight, scores)
+    weights = check_row_weights(sample_weight, scores)
     edges = bin_edges(scores, weights, n_bins, strategy)
     n_found = len(edges) - 1
     bins = locate(scores, edges[1:-1])

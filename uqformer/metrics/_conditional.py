@@ -24,6 +24,7 @@ __all__ = [
     "coverage_by_group",
     "coverage_by_width",
     "covered_rows",
+    "share_bounds",
 ]
 
 
@@ -218,9 +219,18 @@ def _tabulate(
     check_probabilities(bound_level, "bound_level")
     count = np.bincount(codes, minlength=len(names))
     hits = np.bincount(codes, covered, minlength=len(names))
-    tail = (1 - bound_level) / 2
-    lower, upper = np.zeros(len(names)), np.ones(len(names))
+    lower, upper = share_bounds(hits, count, bound_level)
+    return CoverageTable(names, count, hits / count, lower, upper)
+
+
+def share_bounds(
+    hits: AnyArray, count: AnyArray, level: float
+) -> tuple[Float64Array, Float64Array]:
+    """Bound the true share behind `hits` of `count`, as Clopper and Pearson do."""
+    tail = (1 - level) / 2
+    lower, upper = np.zeros(len(hits)), np.ones(len(hits))
+    # no beta law belongs to no hits or no misses, where the bound is 0 or 1
     some, gaps = hits > 0, hits < count
     lower[some] = betaincinv(hits[some], (count - hits + 1)[some], tail)
     upper[gaps] = betaincinv((hits + 1)[gaps], (count - hits)[gaps], 1 - tail)
-    return CoverageTable(names, count, hits / count, lower, upper)
+    return lower, upper

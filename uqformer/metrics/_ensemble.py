@@ -4,12 +4,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from uqformer._typing import Float64Array
+from uqformer._validation import check_row_weights
 from uqformer.metrics._inputs import (
     Members,
     average_samples,
     check_members,
     check_targets,
-    check_weights,
     row_chunks,
 )
 
@@ -88,7 +88,7 @@ def crps_loss(
     for cells in row_chunks(len(losses), len(ensemble)):
         errors = flat_members[:, cells] - flat_targets[cells]
         losses[cells] = _crps(errors, n_pairs)
-    weights = check_weights(sample_weight, targets)
+    weights = check_row_weights(sample_weight, targets)
     return float(average_samples(losses.reshape(targets.shape), weights).mean())
 
 
@@ -155,7 +155,7 @@ def energy_loss(
     losses = np.empty(len(vectors))
     for rows in row_chunks(len(vectors), clouds[:, 0].size):
         losses[rows] = _energy(clouds[:, rows] - vectors[rows], n_pairs)
-    return float(np.average(losses, weights=check_weights(sample_weight, targets)))
+    return float(np.average(losses, weights=check_row_weights(sample_weight, targets)))
 
 
 def _number_of_pairs(n_members: int, fair: bool) -> int:

@@ -5,8 +5,7 @@ from numpy.typing import ArrayLike
 from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 
 from uqformer._typing import Float64Array
-from uqformer._validation import check_probabilities
-from uqformer.metrics._inputs import check_weights
+from uqformer._validation import check_probabilities, check_row_weights
 from uqformer.metrics._selective import failures
 
 __all__ = [
@@ -231,7 +230,7 @@ def _both_kinds(
 ) -> tuple[Float64Array, Float64Array, Float64Array]:
     """Return failures, uncertainties and weights of rows of which some are wrong."""
     wrong, doubt = failures(y_true, y_proba, uncertainty, labels)
-    weights = check_weights(sample_weight, wrong)
+    weights = check_row_weights(sample_weight, wrong)
     rate = np.average(wrong, weights=weights)
     if rate in (0, 1):
         raise ValueError(

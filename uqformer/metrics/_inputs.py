@@ -12,7 +12,6 @@ from uqformer._typing import Float64Array
 from uqformer._validation import (
     check_array,
     check_confidence_level,
-    check_sample_weight,
 )
 
 __all__ = [
@@ -25,7 +24,6 @@ __all__ = [
     "check_option",
     "check_positive_int",
     "check_targets",
-    "check_weights",
     "row_chunks",
 ]
 
@@ -78,20 +76,6 @@ def check_members(members: Members, targets: Float64Array) -> Float64Array:
     for member in array:
         _check_finite(member, "members")
     return array
-
-
-def check_weights(
-    sample_weight: ArrayLike | None, targets: Float64Array
-) -> Float64Array:
-    """Return one weight per sample; None weighs all alike."""
-    weights: Float64Array = check_sample_weight(sample_weight, targets)
-    if (weights < 0).any() or weights.sum() == 0:
-        raise ValueError(
-            "sample_weight must hold no negative weight and at least one positive one; "
-            f"got a smallest weight of {weights.min():g} and a sum of "
-            f"{weights.sum():g}."
-        )
-    return weights
 
 
 def check_level(confidence_level: float) -> float:

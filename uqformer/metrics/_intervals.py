@@ -4,12 +4,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from uqformer._typing import Float64Array
-from uqformer._validation import check_interval
+from uqformer._validation import check_interval, check_row_weights
 from uqformer.metrics._inputs import (
     average_samples,
     check_level,
     check_targets,
-    check_weights,
 )
 
 __all__ = [
@@ -69,7 +68,7 @@ def coverage_score(
     array([0.5, 1. ])
     """
     targets, interval = _check_columns(y_true, y_interval)
-    weights = check_weights(sample_weight, targets)
+    weights = check_row_weights(sample_weight, targets)
     coverages = average_samples(_is_covered(targets, interval), weights)
     if np.ndim(y_true) == 1 and np.ndim(y_interval) == 3:
         return coverages
@@ -124,7 +123,7 @@ def coverage_error(
     """
     targets, interval = _check_one_level(y_true, y_interval)
     level = check_level(confidence_level)
-    weights = check_weights(sample_weight, targets)
+    weights = check_row_weights(sample_weight, targets)
     coverages = average_samples(_is_covered(targets, interval), weights)
     return float(np.abs(coverages - level).mean())
 
@@ -169,7 +168,7 @@ def mean_interval_width(
     """
     interval = check_interval(y_interval)
     widths = interval[:, 1] - interval[:, 0]
-    means = average_samples(widths, check_weights(sample_weight, widths))
+    means = average_samples(widths, check_row_weights(sample_weight, widths))
     return float(means[0]) if widths.ndim == 1 else means
 
 
@@ -233,7 +232,7 @@ def winkler_loss(
     lower, upper = interval[:, 0], interval[:, 1]
     distance = np.maximum(lower - targets, 0) + np.maximum(targets - upper, 0)
     losses = upper - lower + 2 / miss_rate * distance
-    weights = check_weights(sample_weight, targets)
+    weights = check_row_weights(sample_weight, targets)
     return float(average_samples(losses, weights).mean())
 
 

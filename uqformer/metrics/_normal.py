@@ -5,11 +5,11 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
 from uqformer._typing import Float64Array
+from uqformer._validation import check_row_weights
 from uqformer.metrics._inputs import (
     average_samples,
     check_like_targets,
     check_targets,
-    check_weights,
 )
 
 __all__ = ["crps_normal_loss", "gaussian_nll_loss"]
@@ -77,7 +77,7 @@ def crps_normal_loss(
     density = np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi)
     scores = spread * (z * (2 * ndtr(z) - 1) + 2 * density - 1 / np.sqrt(np.pi))
     losses = np.where(std > 0, scores, distance)
-    weights = check_weights(sample_weight, targets)
+    weights = check_row_weights(sample_weight, targets)
     return float(average_samples(losses, weights).mean())
 
 
@@ -143,7 +143,7 @@ def gaussian_nll_loss(
             "which allows it."
         )
     losses = 0.5 * ((targets - mean) / std) ** 2 + np.log(std) + 0.5 * np.log(2 * np.pi)
-    weights = check_weights(sample_weight, targets)
+    weights = check_row_weights(sample_weight, targets)
     return float(average_samples(losses, weights).mean())
 
 

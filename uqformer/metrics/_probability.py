@@ -5,7 +5,7 @@ from numpy.typing import ArrayLike
 from sklearn.isotonic import IsotonicRegression
 
 from uqformer._typing import Float64Array
-from uqformer.metrics._inputs import check_weights
+from uqformer._validation import check_row_weights
 from uqformer.metrics._labels import check_classes
 
 __all__ = ["brier_decomposition", "brier_loss"]
@@ -71,7 +71,7 @@ def brier_loss(
     """
     predictions = check_classes(y_true, y_proba, labels)
     squares = (predictions.proba - predictions.one_hot()) ** 2
-    weights = check_weights(sample_weight, squares)
+    weights = check_row_weights(sample_weight, squares)
     return float(np.average(squares.sum(axis=1), weights=weights))
 
 
@@ -146,7 +146,7 @@ def brier_decomposition(
     0.5
     """
     predictions = check_classes(y_true, y_proba, labels)
-    weights = check_weights(sample_weight, predictions.proba)
+    weights = check_row_weights(sample_weight, predictions.proba)
     loss = recalibrated = uncertainty = 0.0
     for scores, truth in zip(predictions.proba.T, predictions.one_hot().T, strict=True):
         loss += _mean_square(scores - truth, weights)

@@ -8,12 +8,12 @@ from uqformer._validation import (
     check_confidence_level,
     check_interval,
     check_probabilities,
+    check_row_weights,
 )
 from uqformer.metrics._inputs import (
     average_samples,
     check_like_targets,
     check_targets,
-    check_weights,
 )
 from uqformer.metrics._intervals import winkler_loss
 
@@ -74,7 +74,7 @@ def pinball_loss(
     targets, predicted, levels = _check_quantiles(y_true, y_quantiles, quantiles)
     above = np.expand_dims(targets, 1) - predicted
     losses = np.maximum(levels * above, (levels - 1) * above)
-    weights = check_weights(sample_weight, targets)
+    weights = check_row_weights(sample_weight, targets)
     return float(average_samples(losses, weights).mean())
 
 
@@ -140,7 +140,7 @@ def quantile_calibration_error(
     """
     targets, predicted, levels = _check_quantiles(y_true, y_quantiles, quantiles)
     below = (np.expand_dims(targets, 1) <= predicted).astype(np.float64)
-    shares = average_samples(below, check_weights(sample_weight, targets))
+    shares = average_samples(below, check_row_weights(sample_weight, targets))
     return float(np.abs(shares.reshape(below.shape[1:]) - levels).mean())
 
 
@@ -226,7 +226,7 @@ def weighted_interval_loss(
             f"{targets.shape} and {len(levels)} levels."
         )
     interval = interval.reshape(wanted)
-    weights = check_weights(sample_weight, targets)
+    weights = check_row_weights(sample_weight, targets)
     total, n_terms = 0.0, float(len(levels))
     for k, level in enumerate(levels):
         total += (

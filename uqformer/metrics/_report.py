@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from uqformer._typing import Float64Array
+from uqformer._validation import check_row_weights
 from uqformer.metrics._calibration import pit_wasserstein_error
 from uqformer.metrics._ensemble import crps_loss
 from uqformer.metrics._inputs import (
@@ -13,7 +14,6 @@ from uqformer.metrics._inputs import (
     check_like_targets,
     check_members,
     check_targets,
-    check_weights,
 )
 from uqformer.metrics._intervals import (
     coverage_score,
@@ -89,7 +89,7 @@ def regression_report(
     targets = check_targets(y_true)
     ensemble = check_members(members, targets)
     level = check_level(confidence_level)
-    weights = check_weights(sample_weight, targets)
+    weights = check_row_weights(sample_weight, targets)
     if y_pred is None:
         y_pred = ensemble.mean(axis=0)
     if y_interval is None:

@@ -12,6 +12,7 @@ __all__ = [
     "excess_area_under_risk_coverage_error",
     "failures",
     "risk_coverage_curve",
+    "running_risks",
 ]
 
 
@@ -78,14 +79,8 @@ def risk_coverage_curve(
     array([0.  , 0.  , 0.  , 0.25])
     """
     wrong, doubt = failures(y_true, y_proba, uncertainty, labels)
-    thresholds, groups, sizes = np.unique(
-        doubt, return_inverse=True, return_counts=True
-    )
-    # in a random order each row of a tie errs as often as the tie does on average
-    error_rates = np.bincount(groups, wrong) / sizes
-    counts = np.arange(1, len(wrong) + 1)
-    risks = np.cumsum(np.repeat(error_rates, sizes)) / counts
-    return counts / len(wrong), risks, np.repeat(thresholds, sizes)
+    coverages = np.arange(1, len(wrong) + 1) / len(wrong)
+    return coverages, running_risks(wrong, doubt), np.sort(doubt)
 
 
 def area_under_risk_coverage_error(
@@ -209,13 +204,7 @@ def excess_area_under_risk_coverage_error(
     0.0
     """
     wrong, doubt = failures(y_true, y_proba, uncertainty, labels)
-    area, best = (
-        area_under_risk_coverage_error(
-            y_true, y_proba, uncertainty=order, labels=labels
-        )
-        for order in (doubt, wrong)
-    )
-    return area - best
+    return float((running_risks(wrong, doubt) - running_risks(wrong, wrong)).mean())
 
 
 def failures(
@@ -229,3 +218,13 @@ def failures(
     if uncertainty is None:
         return 1 - right, -confidence
     return 1 - right, check_like_targets(uncertainty, right, "uncertainty")
+
+
+def running_risks(losses: Float64Array, uncertainty: Float64Array) -> Float64Array:
+    """Average the losses over the most certain rows, for each number of rows."""
+    _, group, counts = np.unique(uncertainty, return_inverse=True, return_counts=True)
+    # in a random order each row of a tie loses as much as the tie does on average
+    shared = np.bincount(group, losses) / counts
+    in_order = np.repeat(shared, counts)
+    risks: Float64Array = np.cumsum(in_order) / np.arange(1, len(losses) + 1)
+    return risks

@@ -6,7 +6,7 @@ from scipy.fft import dct, idct
 from scipy.optimize import brentq
 
 from uqformer._typing import Float64Array
-from uqformer.metrics._inputs import check_weights
+from uqformer._validation import check_row_weights
 from uqformer.metrics._labels import Label, check_classes
 
 __all__ = ["smooth_calibration_error"]
@@ -96,7 +96,7 @@ def smooth_calibration_error(
     True
     """
     scores, hits = check_classes(y_true, y_proba, labels).confidence(pos_label)
-    weights = check_weights(sample_weight, scores)
+    weights = check_row_weights(sample_weight, scores)
     residuals = weights / weights.sum() * (hits - scores)
     waves = dct(_lay_on_grid(scores, residuals))
     frequencies = np.pi * np.arange(_N_CELLS)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from uqformer._typing import Float64Array, IntArray
+from uqformer._validation import check_row_weights
 from uqformer.metrics._bins import bin_means, locate, quantile_cuts
 from uqformer.metrics._calibration import pit_values
 from uqformer.metrics._inputs import (
@@ -17,7 +18,6 @@ from uqformer.metrics._inputs import (
     check_members,
     check_positive_int,
     check_targets,
-    check_weights,
 )
 
 __all__ = [
@@ -115,7 +115,7 @@ def spread_skill_ratio(
     """
     targets = check_targets(y_true)
     squares, variances = _squares(targets, y_pred, y_std)
-    weights = check_weights(sample_weight, targets)
+    weights = check_row_weights(sample_weight, targets)
     error = average_samples(squares, weights)
     if (error == 0).any():
         raise ValueError(

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.stats import beta
 
 from uqformer._typing import Float64Array
 from uqformer.metrics import CalibrationBins, calibration_bins
+from uqformer.metrics._conditional import share_bounds
 from uqformer.plotting._base import (
     BAND_SHARE,
     draw_diagonal,
@@ -317,10 +317,4 @@ def share_interval(
     shares: Float64Array, counts: Float64Array
 ) -> tuple[Float64Array, Float64Array]:
     """Say between which true shares the observed ones leave it open, exactly."""
-    tail = (1 - BAND_SHARE) / 2
-    hits = shares * counts
-    misses = counts - hits
-    # no beta law belongs to no hits or no misses, where the interval ends at 0 or 1
-    low = np.where(hits > 0, beta.ppf(tail, hits, misses + 1), 0.0)
-    high = np.where(misses > 0, beta.ppf(1 - tail, hits + 1, misses), 1.0)
-    return low, high
+    return share_bounds(shares * counts, counts, BAND_SHARE)

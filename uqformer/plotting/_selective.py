@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from uqformer._response import spread_response
 from uqformer._typing import AnyArray, Float64Array
 from uqformer._validation import check_consistent_length, column_or_1d
+from uqformer.metrics._selective import running_risks
 from uqformer.plotting._base import (
     check_column,
     find_artist,
@@ -122,8 +123,8 @@ class RiskCoverageDisplay:
         self.risk_name = risk_name
         self.name = name
         self.coverages = np.arange(1, len(losses) + 1) / len(losses)
-        self.risks = _running_risks(losses, uncertainty)
-        self.oracle_risks = _running_risks(losses, losses)
+        self.risks = running_risks(losses, uncertainty)
+        self.oracle_risks = running_risks(losses, losses)
 
     @classmethod
     def from_estimator(
@@ -313,13 +314,3 @@ def _steady_top(line: Line2D) -> float:
     """Return the highest point of a curve where it averages enough rows."""
     shares, risks = np.asarray(line.get_xdata()), np.asarray(line.get_ydata())
     return float(risks[shares >= STEADY_SHARE].max(initial=0))
-
-
-def _running_risks(losses: Float64Array, uncertainty: Float64Array) -> Float64Array:
-    """Average the losses over the most certain rows, for each number of rows."""
-    _, group, counts = np.unique(uncertainty, return_inverse=True, return_counts=True)
-    # rows that tie share their loss: the expectation over all orders among them
-    shared = np.bincount(group, losses) / counts
-    in_order = np.repeat(shared, counts)
-    risks: Float64Array = np.cumsum(in_order) / np.arange(1, len(losses) + 1)
-    return risks
