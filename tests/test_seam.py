@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from uqformer._seam import attention_weights, handled_by, is_redrawing
+from uqformer._seam import attend, attention_weights, handled_by, is_redrawing
 
 MODULE = nn.Identity()
 SCORES = torch.randn(2, 3, 4, 5, generator=torch.Generator().manual_seed(0))
@@ -93,3 +93,27 @@ def test_two_threads_keep_their_own_handlers_at_the_same_time() -> None:
         thread.join()
     assert seen == {"first": ("first", False), "last": ("last", False)}
     assert not is_redrawing()
+
+
+def test_mask_is_the_same_with_and_without_a_handler() -> None:
+    generator = torch.Generator().manual_seed(1)
+    query, key, value = torch.randn(3, 2, 2, 4, 8, generator=generator).unbind()
+    mask = torch.tensor([[True] * 4, [True, True, False, False]])[:, None, None]
+    plain = attend(query, key, value, MODULE, mask=mask)
+    with handled_by(lambda probs, module: probs):
+        handled = attend(query, key, value, MODULE, mask=mask)
+    torch.testing.assert_close(plain, handled)
+    other = value.clone()
+    other[1, :, 2:] = 99
+    torch.testing.assert_close(attend(query, key, other, MODULE, mask=mask), plain)
+
+
+def test_mask_follows_the_members() -> None:
+    query = torch.zeros(2, 1, 1, 4)
+    value = torch.eye(3)[None, None].repeat(2, 1, 1, 1)
+    key = torch.zeros(4, 1, 3, 4)
+    mask = torch.tensor([[True, False, False], [False, True, True]])[:, None, None]
+    with handled_by(lambda probs, module: probs):
+        members = attend(query.repeat(2, 1, 1, 1), key, value, MODULE, mask=mask)
+    expected = torch.tensor([[1, 0, 0], [0, 0.5, 0.5]]).repeat(2, 1)
+    torch.testing.assert_close(members[:, 0, 0], expected)

@@ -65,12 +65,23 @@ def attend(
     value: Tensor,
     module: nn.Module,
     *,
+    mask: Tensor | None = None,
     dropout: float = 0.0,
 ) -> Tensor:
-    """Mix values (N, H, S, D) for each query (N, H, T, D); M * N rows if redrawn."""
+    """Mix values (N, H, S, D) for each query (N, H, T, D); M * N rows if redrawn.
+
+    `mask` is boolean, True where a query may look at a key, of shape (N or 1, H or 1,
+    T or 1, S); every query must be left with one key.
+    """
+    if mask is not None and len(mask) > 1:
+        mask = match_rows(mask, query)  # (M * N, ...)
     if not is_redrawing():
-        return F.scaled_dot_product_attention(query, key, value, dropout_p=dropout)
+        return F.scaled_dot_product_attention(
+            query, key, value, attn_mask=mask, dropout_p=dropout
+        )
     scores = query @ key.transpose(-1, -2) * query.shape[-1] ** -0.5  # (N, H, T, S)
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -torch.inf)
     weights = attention_weights(scores, module)  # (M * N, H, T, S)
     return weights @ match_rows(value, weights)  # (M * N, H, T, D)
 
