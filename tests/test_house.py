@@ -29,9 +29,12 @@ TORCH_FREE = (
     "plotting",
     "calibration",
     "comparison",
+    "datasets",
+    "series",
 )
 ABOVE_THE_BORDER = ("estimators", *TORCH_FREE)
-ROWS_ARE_COUNTED = {"uqformer/estimators/_rows.py"}  # parts the rows of X, draws none
+# these part or make rows of X, and draw no members
+ROWS_ARE_COUNTED = {"uqformer/estimators/_rows.py", "uqformer/datasets/_synthetic.py"}
 WORDS = {
     "n_mc": "n_members",
     "alpha": "confidence_level",
@@ -223,7 +226,7 @@ def test_only_the_context_watches_operators(path: Path) -> None:
     watched = any(
         "_python_dispatch" in f"{module}.{name}" for module, name in _imports(path)
     )
-    assert watched == (_where(path) == "uqformer/attention/_context.py")
+    assert watched == (_where(path) == "uqformer/attention/_watch.py")
 
 
 @pytest.mark.parametrize(

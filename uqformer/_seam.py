@@ -79,7 +79,9 @@ def attend(
         return F.scaled_dot_product_attention(
             query, key, value, attn_mask=mask, dropout_p=dropout
         )
-    scores = query @ key.transpose(-1, -2) * query.shape[-1] ** -0.5  # (N, H, T, S)
+    # scaled before, where there are fewer numbers
+    query = query * query.shape[-1] ** -0.5
+    scores = query @ key.transpose(-1, -2)  # (N, H, T, S)
     if mask is not None:
         scores = scores.masked_fill(~mask, -torch.inf)
     weights = attention_weights(scores, module)  # (M * N, H, T, S)

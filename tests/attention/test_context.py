@@ -12,7 +12,7 @@ from torch import nn
 from uqformer._random import torch_generator
 from uqformer.attention import (
     AttentionTap,
-    _context,
+    _samplers,
     multinomial_weights,
     stochastic_attention,
 )
@@ -100,7 +100,7 @@ def test_redraw_equals_attention_written_out(monkeypatch):
         calls.append((probs, draw_weights(probs, uniforms)))
         return calls[-1][1]
 
-    monkeypatch.setattr(_context, "draw_weights", spy)
+    monkeypatch.setattr(_samplers, "draw_weights", spy)
     with stochastic_attention(model, n_draws=7, seed=11):
         output, weights = model(x, x, x, average_attn_weights=False)
     ((probs, drawn),) = calls

@@ -23,7 +23,9 @@ def _uniforms(n_groups: int, n_queries: int, n_heads: int, n_draws: int):
 
 
 @pytest.mark.parametrize("n_draws", [1, 2, 7, 64, 1024])
-@pytest.mark.parametrize("shape", [(1, 5, 2, 3, 4), (3, 2, 1, 4, 40), (2, 9, 4, 1, 2)])
+@pytest.mark.parametrize(
+    "shape", [(1, 5, 2, 3, 4), (3, 2, 1, 4, 40), (2, 9, 4, 1, 2), (2, 3, 2, 70, 130)]
+)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_counts_are_those_of_the_definition(shape, n_draws, dtype) -> None:
     probs, uniforms = (

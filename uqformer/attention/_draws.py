@@ -11,6 +11,7 @@ from uqformer.attention._kernel import draw_compiled, has_kernel
 
 __all__ = [
     "check_n_draws",
+    "check_probs",
     "check_seed",
     "draw_by_bisection",
     "draw_weights",
@@ -92,12 +93,7 @@ def multinomial_weights(
     >>> weights.sum(), weights[..., 3]
     (tensor(1.), tensor([[[0.]]]))
     """
-    if probs.ndim != 4 or not probs.is_floating_point():
-        raise ValueError(
-            "probs must be a floating tensor of shape (N, H, T, S); got "
-            f"probs.shape={tuple(probs.shape)} of {probs.dtype}. Unsqueeze what is "
-            "missing."
-        )
+    check_probs(probs)
     if rows not in ("shared", "independent"):
         raise ValueError(f"rows must be 'shared' or 'independent'; got rows={rows!r}.")
     n_draws = check_n_draws(n_draws)
@@ -106,6 +102,16 @@ def multinomial_weights(
     uniforms = sorted_uniforms(n_groups * n_queries, n_heads, n_draws, generator)
     # (G, T, H, nu)
     return draw_weights(probs, uniforms.unflatten(0, (n_groups, n_queries)))
+
+
+def check_probs(probs: Tensor) -> None:
+    """Raise unless `probs` has the axes (N, H, T, S)."""
+    if probs.ndim != 4 or not probs.is_floating_point():
+        raise ValueError(
+            "probs must be a floating tensor of shape (N, H, T, S); got "
+            f"probs.shape={tuple(probs.shape)} of {probs.dtype}. Unsqueeze what is "
+            "missing."
+        )
 
 
 def check_n_draws(n_draws: int) -> int:

@@ -7,7 +7,7 @@ from torch import nn
 
 from uqformer._typing import LayerSelection
 
-__all__ = ["find_attention_modules", "head_count", "uses_seam"]
+__all__ = ["all_attention", "find_attention_modules", "head_count", "uses_seam"]
 
 _ATTENTION_WORDS = ("attn", "attention")
 # a name that ends so belongs to something beside the attention, not to attention, and
@@ -73,7 +73,7 @@ def find_attention_modules(
     >>> list(find_attention_modules(layer, layers=[-1]))
     ['multihead_attn']
     """
-    found = _all_attention(model)
+    found = all_attention(model)
     if isinstance(layers, str):
         if layers != "all":
             raise TypeError(
@@ -89,7 +89,7 @@ def find_attention_modules(
     return {name: model.get_submodule(name) for name in names}
 
 
-def _all_attention(model: nn.Module) -> dict[str, nn.Module]:
+def all_attention(model: nn.Module) -> dict[str, nn.Module]:
     """Collect the innermost modules that look like attention."""
     found = {
         name: module

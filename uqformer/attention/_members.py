@@ -6,8 +6,10 @@ from typing import Any, TypeAlias
 from torch import Tensor, nn
 
 from uqformer._typing import LayerSelection
-from uqformer.attention._context import check_call, redrawing
+from uqformer.attention._context import check_call, make_draws, redrawing
 from uqformer.attention._locate import find_attention_modules, uses_seam
+from uqformer.attention._prefix import SharedPrefix
+from uqformer.attention._samplers import MemberDraws, SamplerName
 
 __all__ = ["forward_members"]
 
@@ -22,9 +24,10 @@ def forward_members(
     model: nn.Module,
     batches: Iterable[Batch],
     *,
-    n_draws: int | None,
+    n_draws: float | None,
     seeds: Sequence[int],
     layers: LayerSelection = "all",
+    sampler: SamplerName = "multinomial",
     forward: Callable[[nn.Module, Any], Tensor] | None = None,
 ) -> Iterator[tuple[int, int, Tensor]]:
     """Run every member of an ensemble over every batch, one output at a time.
@@ -39,15 +42,18 @@ def forward_members(
     batches : iterable of Tensor or of dict of str to Tensor
         Batches of rows. A dict is handed over as keyword arguments.
 
-    n_draws : int or None
-        Multinomial trials per attention row. None leaves the softmax as it is, and
-        makes all members equal.
+    n_draws : int, float or None
+        Multinomial trials per attention row, or the concentration of another sampler.
+        None leaves the softmax as it is, and makes all members equal.
 
     seeds : sequence of int
         One seed for each member.
 
     layers : "all" or list of int and str, default="all"
         Which modules to redraw; see `find_attention_modules`.
+
+    sampler : {"multinomial", "dirichlet", "gaussian"}, default="multinomial"
+        Distribution of the redrawn weights; see `stochastic_attention`.
 
     forward : callable, default=None
         ``forward(model, batch)`` returns the output Tensor, and must call `model`
@@ -74,10 +80,10 @@ def forward_members(
 
     Notes
     -----
-    A member's output does not depend on the others. Backbones of uqformer run several
-    members in one pass when batches are small: what comes before the first redraw is
-    computed once, and from there on the members are stacked. This changes an output by
-    rounding only.
+    A member's output does not depend on the others. What comes before the first redraw
+    is the same for all members and is computed once for each batch. Backbones of
+    uqformer run several members in one pass when batches are small, stacked from there
+    on; this changes an output by rounding only.
 
     Examples
     --------
@@ -92,27 +98,29 @@ def forward_members(
     """
     if len(seeds) == 0:
         raise ValueError("seeds must hold one seed for each member; got seeds=[].")
-    check_call(model, n_draws, seeds)
+    check_call(model, seeds)
     selected = find_attention_modules(model, layers)
+    draws = make_draws(sampler, n_draws)
     # a generator would check nothing before its first value is asked for
-    return _run(model, selected, batches, n_draws, seeds, forward or _call)
+    return _run(model, selected, batches, draws, seeds, forward or _call)
 
 
 def _run(
     model: nn.Module,
     selected: dict[str, nn.Module],
     batches: Iterable[Batch],
-    n_draws: int | None,
+    draws: MemberDraws | None,
     seeds: Sequence[int],
     forward: Callable[[nn.Module, Any], Tensor],
 ) -> Iterator[tuple[int, int, Tensor]]:
-    can_stack = n_draws is not None and uses_seam(selected)
+    can_stack = draws is not None and uses_seam(selected)
     for batch_index, batch in enumerate(batches):
         n_stacked = _members_per_pass(batch) if can_stack else 1
+        prefix = SharedPrefix()
         for start in range(0, len(seeds), n_stacked):
             group = seeds[start : start + n_stacked]
             # left again before the output is handed out: the caller is not redrawn
-            with redrawing(model, selected, n_draws, group):
+            with redrawing(model, selected, draws, group, prefix):
                 output = forward(model, batch)
             for offset, member in enumerate(_split(output, len(group))):
                 yield batch_index, start + offset, member
