@@ -6,9 +6,15 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy.stats import binom
 
 from uqformer.calibration import ConcentrationResult, concentration_search
-from uqformer.calibration._concentration import _fit, _PowerLaw, _reaches
+from uqformer.calibration._concentration import (
+    _fit,
+    _PowerLaw,
+    _reaches,
+    log_ratio_std_error,
+)
 
 LOW, HIGH = 1, 1024
 
@@ -244,6 +250,114 @@ def test_the_seed_moves_the_passes_and_nothing_else_does() -> None:
     np.testing.assert_array_equal(first.tried, second.tried)
     assert first.n_draws == second.n_draws
     assert moved.tried.tolist() != first.tried.tolist()
+
+
+# -- The interval -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("slope", [-0.35, -0.5])
+@pytest.mark.parametrize(
+    ("noise", "rows"), [(0.1, 0.0), (0.3, 0.0), (0.1, 0.1), (0.0, 0.1)]
+)
+def test_intervals_hold_the_best_number_about_as_often_as_they_say(
+    slope: float, noise: float, rows: float
+) -> None:
+    """Passes are noisy, and so is the error that other rows would have shown."""
+    best, n_repeats, held = 60.0, 200, 0
+    target = 1.3 * best**slope * np.exp(1.5 * noise**2)
+    for seed in range(n_repeats):
+        shift = np.exp(rows * np.random.default_rng([seed, 5]).standard_normal())
+        low, high = concentration_search(
+            _noisy(1.3, slope, noise, seed),
+            target * shift,
+            seed=seed,
+            rows_std_error=rows,
+        ).interval
+        held += low <= best <= high
+    # where to look and when to stop follow the passes, which costs a few percent
+    assert binom.cdf(held, n_repeats, 0.86) > 1e-3
+    assert binom.sf(held - 1, n_repeats, 0.92) > 1e-3
+
+
+def test_a_higher_level_is_wider_and_the_answer_stays() -> None:
+    narrow, wide, unsure = (
+        _search(confidence_level=level, rows_std_error=rows)[0]
+        for level, rows in ((0.5, 0.0), (0.95, 0.0), (0.95, 0.5))
+    )
+    assert narrow.n_draws == wide.n_draws == unsure.n_draws
+    assert narrow.tried.tolist() == wide.tried.tolist() == unsure.tried.tolist()
+    assert wide.interval[0] < narrow.interval[0] < narrow.n_draws
+    assert narrow.n_draws < narrow.interval[1] < wide.interval[1] < unsure.interval[1]
+    assert (narrow.confidence_level, wide.confidence_level) == (0.5, 0.95)
+
+
+def test_the_interval_ends_where_the_range_does() -> None:
+    result = concentration_search(
+        _power_law(1.0, -0.5), 0.3, n_draws_range=(8, 12), rows_std_error=1.0
+    )
+    assert result.interval == (8, 12)
+
+
+def test_the_fitted_law_is_kept() -> None:
+    result = concentration_search(_power_law(1.3, -0.4), 0.2)
+    assert result.scale == pytest.approx(1.3)
+    np.testing.assert_allclose(
+        result.scale * result.tried**result.slope, result.distances
+    )
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_error_of_the_rows_is_that_of_repeated_samples(weighted: bool) -> None:
+    rng, n_rows = np.random.default_rng(0), 300
+    logs, told = [], []
+    for _ in range(400):
+        spread = rng.gamma(4, size=n_rows)
+        error = (spread * rng.standard_normal(n_rows)) ** 2
+        weight = rng.uniform(0.2, 2, n_rows) if weighted else np.ones(n_rows)
+        ratio = (weight * error).sum() / (weight * spread**2).sum()
+        logs.append(np.log(ratio) / 2)
+        told.append(log_ratio_std_error(error, spread**2, weight if weighted else None))
+    # a standard deviation of 400 logarithms is known to about 4 %
+    assert np.mean(told) == pytest.approx(np.std(logs), rel=0.15)
+
+
+def test_rows_that_err_and_spread_alike_tell_the_ratio_exactly() -> None:
+    squares = np.random.default_rng(0).gamma(1, size=20)
+    assert log_ratio_std_error(squares, 7 * squares) == pytest.approx(0, abs=1e-12)
+
+
+def test_rows_of_weight_zero_are_not_there() -> None:
+    errors, distances = np.array([1.0, 3, 2, 9]), np.array([1.0, 1, 2, 5])
+    expected = log_ratio_std_error(errors[:3], distances[:3])
+    found = log_ratio_std_error(errors, distances, [1, 1, 1, 0])
+    assert found == pytest.approx(expected)
+    assert found > 0
+
+
+@pytest.mark.parametrize(
+    ("errors", "distances", "message"),
+    [
+        ([1.0, -1.0], [1.0, 1.0], "squared_errors must hold one finite square"),
+        ([1.0, 1.0], [1.0, np.nan], "squared_distances must hold one finite square"),
+        ([[1.0]], [1.0], r"squared_errors .* shape \(1, 1\)"),
+        ([1.0, 1.0], [0.0, 0.0], "squared_distances must not be 0 in all of 2 rows"),
+        ([1.0, 1.0], [1.0], "inconsistent numbers of samples"),
+    ],
+)
+def test_squares_must_be_some(errors: Any, distances: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        log_ratio_std_error(errors, distances)
+
+
+@pytest.mark.parametrize("bad", [-0.1, np.nan, np.inf])
+def test_an_error_of_the_rows_must_be_one(bad: float) -> None:
+    with pytest.raises(ValueError, match="rows_std_error must be a finite"):
+        concentration_search(_power_law(1.0, -0.5), 0.5, rows_std_error=bad)
+
+
+def test_a_level_must_be_one() -> None:
+    with pytest.raises(ValueError, match="confidence_level must lie strictly"):
+        concentration_search(_power_law(1.0, -0.5), 0.5, confidence_level=90)
 
 
 # -- What goes wrong ----------------------------------------------------------------

@@ -7,6 +7,7 @@ from uqformer.calibration._classifier import CalibratedClassifier
 from uqformer.calibration._concentration import (
     ConcentrationResult,
     concentration_search,
+    log_ratio_std_error,
 )
 from uqformer.calibration._conformal import AdaptiveConformal
 from uqformer.calibration._isotonic import IsotonicCalibrator
@@ -47,4 +48,5 @@ __all__ = [
     "VectorScalingCalibrator",
     "concentration_search",
     "conformal_quantile",
+    "log_ratio_std_error",
 ]

@@ -7,8 +7,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from uqformer._typing import Float64Array
+from uqformer._validation import (
+    check_confidence_level,
+    check_consistent_length,
+    check_row_weights,
+)
 
-__all__ = ["ConcentrationResult", "concentration_search"]
+__all__ = ["ConcentrationResult", "concentration_search", "log_ratio_std_error"]
 
 N_START = 6
 """Passes of the first round, evenly spaced in ln(n_draws)."""
@@ -18,6 +23,9 @@ N_NEXT = 3
 
 N_POSTERIOR = 100
 """Thompson draws from the posterior of the power law."""
+
+N_INTERVAL = 4000
+"""Posterior draws behind the interval of the answer; more would not move its ends."""
 
 TOLERANCE = 1.03
 """Stop when nearly every posterior optimum costs at most this much more than ours."""
@@ -41,6 +49,17 @@ class ConcentrationResult:
         Fitted exponent of the distance in `n_draws`; theory says -1/2 for many draws.
     reached : bool
         False if even the fewest draws allowed spread less than the error.
+    scale : float
+        Fitted median distance for one draw, same unit.
+    interval : tuple of (float, float)
+        Ends of a central credible interval of the best number of draws, cut off where
+        the range ends.
+    confidence_level : float
+        Level of `interval`.
+
+    See Also
+    --------
+    uqformer.plotting.ConcentrationDisplay : Draw it.
 
     Examples
     --------
@@ -48,6 +67,8 @@ class ConcentrationResult:
     >>> result = concentration_search(lambda n, _: n**-0.5, target=0.25)
     >>> result.n_draws, round(result.slope, 3), result.reached
     (16, -0.5, True)
+    >>> [round(end) for end in result.interval]  # nothing was left to chance
+    [16, 16]
     """
 
     n_draws: int
@@ -56,6 +77,9 @@ class ConcentrationResult:
     distances: Float64Array
     slope: float
     reached: bool
+    scale: float
+    interval: tuple[float, float]
+    confidence_level: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +105,13 @@ class _PowerLaw:
         cost: Float64Array = noise + bias
         return cost
 
-    def posterior_best(self, target: float, rng: np.random.Generator) -> Float64Array:
+    def posterior_best(
+        self, target: ArrayLike, rng: np.random.Generator, size: int = N_POSTERIOR
+    ) -> Float64Array:
         """Minimisers under posterior draws of intercept, slope and noise."""
-        variance = self.variance * self.n_free / rng.chisquare(self.n_free, N_POSTERIOR)
+        variance = self.variance * self.n_free / rng.chisquare(self.n_free, size)
         root = np.linalg.cholesky(self.covariance + 1e-12 * np.eye(2))
-        noise = rng.standard_normal((N_POSTERIOR, 2)) @ root.T
+        noise = rng.standard_normal((size, 2)) @ root.T
         line = np.array([self.intercept, self.slope])
         line = line + np.sqrt(variance)[:, None] * noise
         # more draws never spread wider: a slope that says so is noise
@@ -94,7 +120,7 @@ class _PowerLaw:
 
 
 def _optimum(
-    intercept: ArrayLike, slope: ArrayLike, variance: ArrayLike, target: float
+    intercept: ArrayLike, slope: ArrayLike, variance: ArrayLike, target: ArrayLike
 ) -> Float64Array:
     """Root of the derivative of `_PowerLaw.cost`; kept from overflowing."""
     excess = np.log(target) - np.asarray(intercept) - 1.5 * np.asarray(variance)
@@ -109,6 +135,8 @@ def concentration_search(
     n_draws_range: tuple[int, int] = (1, 1024),
     max_passes: int = 24,
     seed: int = 0,
+    rows_std_error: float = 0.0,
+    confidence_level: float = 0.9,
 ) -> ConcentrationResult:
     """Find the number of draws whose spread matches an error.
 
@@ -131,17 +159,35 @@ def concentration_search(
         Most passes to make, at least 6.
     seed : int, default=0
         Of the posterior draws.
+    rows_std_error : float, default=0.0
+        Standard error of ``ln(target / distance)`` that the choice of the held-out rows
+        brings, not negative; `log_ratio_std_error` computes it. It widens the interval.
+        By default the rows count as all there are.
+    confidence_level : float, default=0.9
+        Level of the interval around the answer, strictly between 0 and 1.
 
     Returns
     -------
     result : ConcentrationResult
-        The number of draws and the trace of the search.
+        The number of draws, its interval, and the trace of the search.
 
     Raises
     ------
     ValueError
         If `target` is not a positive number, `n_draws_range` is not a range, there are
-        fewer passes than a first round makes, or a measured distance is not finite.
+        fewer passes than a first round makes, a measured distance is not finite, or
+        `rows_std_error` or `confidence_level` is out of range.
+
+    See Also
+    --------
+    log_ratio_std_error : How well the held-out rows know the ratio of error to spread.
+
+    Notes
+    -----
+    The interval holds the middle of the posterior of the optimum: under a flat prior
+    the fitted line has a t distribution about the true one, and the noise of the rows
+    comes on top of it as a normal error of ``ln(target)``. A slope near -1/2 doubles
+    that error: ``n_draws`` goes with the square of the error to match.
 
     References
     ----------
@@ -157,6 +203,7 @@ def concentration_search(
     16
     """
     _check_search(target, n_draws_range, max_passes)
+    level = _check_interval(rows_std_error, confidence_level)
     low, high = n_draws_range
     rng = np.random.default_rng(seed)
     tried: list[int] = []
@@ -179,7 +226,116 @@ def concentration_search(
         distances=np.array(distances),
         slope=law.slope,
         reached=_reaches(law, low, target),
+        scale=float(np.exp(law.intercept)),
+        interval=_interval(law, target, rows_std_error, level, n_draws_range, seed),
+        confidence_level=level,
     )
+
+
+def log_ratio_std_error(
+    squared_errors: ArrayLike,
+    squared_distances: ArrayLike,
+    sample_weight: ArrayLike | None = None,
+) -> float:
+    """Tell how well rows know the ratio of the model's error to the members' spread.
+
+    Parameters
+    ----------
+    squared_errors : array-like of shape (n_samples,)
+        Squared error of the exact pass in each row.
+    squared_distances : array-like of shape (n_samples,)
+        Mean squared distance of members from the exact pass in each row, for any number
+        of draws: only its shape over the rows counts.
+    sample_weight : array-like of shape (n_samples,), default=None
+        Weights of the rows.
+
+    Returns
+    -------
+    std_error : float
+        Standard error of the logarithm of the ratio of root mean squares; 0.05 says
+        that other rows would move the ratio by about 5 %, and the number of draws that
+        matches them by about 10 %.
+
+    Raises
+    ------
+    ValueError
+        If lengths differ, a square is negative or not finite, or all of a kind are 0.
+
+    See Also
+    --------
+    concentration_search : Use it for the interval around the number of draws.
+
+    Notes
+    -----
+    By the delta method for a ratio of two means over the same rows [1]_: rows where
+    both are large count once. Rows are taken to be independent.
+
+    References
+    ----------
+    .. [1] W. G. Cochran (1977), "Sampling Techniques", 3rd edition, section 2.11.
+
+    Examples
+    --------
+    >>> from uqformer.calibration import log_ratio_std_error
+    >>> round(log_ratio_std_error([1.0, 4.0, 1.0, 4.0], [1.0, 1.0, 1.0, 1.0]), 3)
+    0.173
+    >>> log_ratio_std_error([1.0, 4.0], [0.1, 0.4])
+    0.0
+    """
+    errors = _check_squares(squared_errors, "squared_errors")
+    distances = _check_squares(squared_distances, "squared_distances")
+    check_consistent_length(errors, distances)
+    weights = check_row_weights(sample_weight, errors)
+    weights = weights / weights.sum()
+    influence = weights * (
+        errors / np.average(errors, weights=weights)
+        - distances / np.average(distances, weights=weights)
+    )
+    n_counted = int(np.count_nonzero(weights))
+    correction = n_counted / max(1, n_counted - 1)
+    return float(np.sqrt(correction * (influence**2).sum()) / 2)
+
+
+def _check_squares(squares: ArrayLike, name: str) -> Float64Array:
+    array = np.asarray(squares, dtype=np.float64)
+    if array.ndim != 1 or not np.isfinite(array).all() or (array < 0).any():
+        raise ValueError(
+            f"{name} must hold one finite square per row, none negative; got an array "
+            f"of shape {array.shape}."
+        )
+    if not array.any():
+        raise ValueError(
+            f"{name} must not be 0 in all of {len(array)} rows: there is no ratio then."
+        )
+    return array
+
+
+def _check_interval(rows_std_error: float, confidence_level: float) -> float:
+    if not (np.isfinite(rows_std_error) and rows_std_error >= 0):
+        raise ValueError(
+            "rows_std_error must be a finite standard error, 0 or above; got "
+            f"rows_std_error={rows_std_error}."
+        )
+    return float(check_confidence_level(confidence_level)[0])
+
+
+def _interval(
+    law: _PowerLaw,
+    target: float,
+    rows_std_error: float,
+    level: float,
+    n_draws_range: tuple[int, int],
+    seed: int,
+) -> tuple[float, float]:
+    """Middle of the posterior of the best number of draws."""
+    # apart from the stream of the search, whose answer is not to depend on this
+    rng = np.random.default_rng([seed, N_INTERVAL])
+    targets = target * np.exp(rows_std_error * rng.standard_normal(N_INTERVAL))
+    best = law.posterior_best(targets, rng, N_INTERVAL)
+    ends = np.quantile(
+        np.clip(best, *n_draws_range), [0.5 - level / 2, 0.5 + level / 2]
+    )
+    return float(ends[0]), float(ends[1])
 
 
 def _check_search(
