@@ -1,27 +1,32 @@
-"""Time the draw of attention weights against two other ways, all in one run.
+"""The draw alone, beside two other ways to draw counts, over keys and draws.
 
-Prints a line for each number of draws: milliseconds of a plain softmax of the same
-size, and how many times as long each way takes. Run as
+Usage: OMP_NUM_THREADS=1 python benchmarks/bench_draws.py
 
-    python benchmarks/bench_draws.py [--rows 256 --heads 8 --queries 13 --keys 13]
+Milliseconds for 64 samples of 4 heads and 16 queries, least of several runs, in turn;
+kept in results/draws.json. The others draw every row with uniforms of its own, as
+``rows="independent"`` does here.
 """
 
-import argparse
-import time
+import json
 from collections.abc import Callable
+from time import perf_counter
 
+import numpy as np
 import torch
+from _common import RESULTS, machine
 from torch import Tensor
 
 from uqformer.attention import multinomial_weights
+from uqformer.attention._kernel import has_kernel
 
-N_REPEATS = 7
+N_ROWS, N_HEADS, N_QUERIES, N_ROUNDS = 64, 4, 16, 7
+KEYS, DRAWS = (9, 32, 128, 512, 1024), (1, 4, 16, 64, 256, 1024)
+SLOW = 2**28
+"""Numbers that torch.multinomial would pick at once before it is left out."""
 
 
-def by_torch_multinomial(
-    probs: Tensor, n_draws: int, generator: torch.Generator
-) -> Tensor:
-    """Draw keys one by one with torch, then count them."""
+def by_torch(probs: Tensor, n_draws: int, generator: torch.Generator) -> Tensor:
+    """Pick keys one by one, then count them."""
     flat = probs.flatten(0, -2)  # (N * H * T, S)
     picked = torch.multinomial(flat, n_draws, replacement=True, generator=generator)
     ones = torch.ones_like(picked, dtype=probs.dtype)
@@ -29,56 +34,57 @@ def by_torch_multinomial(
     return (counts / n_draws).view_as(probs)
 
 
-def by_inverse_cdf(probs: Tensor, n_draws: int, generator: torch.Generator) -> Tensor:
-    """Look up where the uniforms of every row fall in its own cumulative sum."""
-    flat = probs.flatten(0, -2)  # (N * H * T, S)
-    cdf = flat.cumsum(dim=-1)
-    uniforms = torch.rand(len(flat), n_draws, generator=generator) * cdf[:, -1:]
-    picked = torch.searchsorted(cdf, uniforms, right=True).clamp_max(flat.shape[1] - 1)
-    ones = torch.ones_like(uniforms)
-    counts = torch.zeros_like(flat).scatter_add_(1, picked, ones)
-    return (counts / n_draws).view_as(probs)
+def by_numpy(probs: Tensor, n_draws: int, rng: np.random.Generator) -> Tensor:
+    """Draw counts by conditional binomials."""
+    p = probs.double().numpy()
+    counts = rng.multinomial(n_draws, p / p.sum(axis=-1, keepdims=True))
+    return torch.from_numpy((counts / n_draws).astype(np.float32))
 
 
-def milliseconds(run: Callable[[], object]) -> float:
-    """Least time of several runs after a first one."""
-    run()
-    times = []
-    for _ in range(N_REPEATS):
-        start = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - start)
-    return 1e3 * min(times)
+def least(ways: dict[str, Callable[[], object]]) -> dict[str, float]:
+    """Milliseconds of each way, run in turn."""
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(N_ROUNDS + 1):
+        for name, way in ways.items():
+            start = perf_counter()
+            way()
+            times[name].append(perf_counter() - start)
+    return {name: round(1e3 * min(spent[1:]), 3) for name, spent in times.items()}
+
+
+def measure(n_keys: int, n_draws: int) -> dict[str, float]:
+    generator, rng = torch.Generator().manual_seed(0), np.random.default_rng(0)
+    shape = (N_ROWS, N_HEADS, N_QUERIES, n_keys)
+    scores = torch.randn(shape, generator=generator)
+    probs = torch.softmax(scores, dim=-1)
+    ways: dict[str, Callable[[], object]] = {
+        "softmax": lambda: torch.softmax(scores, dim=-1),
+        "shared": lambda: multinomial_weights(probs, n_draws, generator),
+        "independent": lambda: multinomial_weights(
+            probs, n_draws, generator, rows="independent"
+        ),
+        "numpy": lambda: by_numpy(probs, n_draws, rng),
+    }
+    if N_ROWS * N_HEADS * N_QUERIES * n_draws * n_keys <= SLOW:
+        ways["torch"] = lambda: by_torch(probs, n_draws, generator)
+    return {"n_keys": n_keys, "n_draws": n_draws, **least(ways)}
 
 
 def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    for name, default in [("rows", 256), ("heads", 8), ("queries", 13), ("keys", 13)]:
-        parser.add_argument(f"--{name}", type=int, default=default)
-    args = parser.parse_args()
     torch.set_num_threads(1)
-    generator = torch.Generator().manual_seed(0)
-    shape = (args.rows, args.heads, args.queries, args.keys)
-    scores = torch.randn(shape, generator=generator)
-    probs = torch.softmax(scores, dim=-1)
-    plain = milliseconds(lambda: torch.softmax(scores, dim=-1))
-    print(f"softmax of {shape}: {plain:.2f} ms; times that long for a draw:")
-    print(f"{'n_draws':>8} {'shared':>12} {'independent':>12} {'cdf':>7} {'torch':>7}")
-    for n_draws in (1, 4, 16, 64, 256, 1024):
-        ways = [
-            lambda n=n_draws: multinomial_weights(probs, n, generator),
-            lambda n=n_draws: multinomial_weights(
-                probs, n, generator, rows="independent"
-            ),
-            lambda n=n_draws: by_inverse_cdf(probs, n, generator),
-            lambda n=n_draws: by_torch_multinomial(probs, n, generator),
-        ]
-        shared, independent, cdf, with_torch = (milliseconds(w) / plain for w in ways)
-        print(
-            f"{n_draws:>8} {shared:>12.1f} {independent:>12.1f} "
-            f"{cdf:>7.1f} {with_torch:>7.1f}"
-        )
+    results = []
+    for n_keys in KEYS:
+        for n_draws in DRAWS:
+            results.append(measure(n_keys, n_draws))
+            print(results[-1], flush=True)
+    draw = "numba" if has_kernel() else "bisection"
+    summary = {
+        "machine": machine() | {"draw": draw},
+        "rows": N_ROWS * N_HEADS * N_QUERIES,
+        "unit": "milliseconds",
+        "results": results,
+    }
+    (RESULTS / "draws.json").write_text(json.dumps(summary, indent=1) + "\n")
 
 
 if __name__ == "__main__":
