@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from uqformer import StochasticAttentionRegressor
+from uqformer import StochasticAttentionClassifier, StochasticAttentionRegressor
 
 TINY = {
     "max_epochs": 8,
@@ -31,6 +31,7 @@ def excused_checks(estimator: Any) -> dict[str, str]:
     [
         StochasticAttentionRegressor(**TINY),
         StochasticAttentionRegressor(**TINY, interval="ensemble", point="mean"),
+        StochasticAttentionClassifier(**TINY),
     ],
     expected_failed_checks=excused_checks,
 )

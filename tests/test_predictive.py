@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.special import digamma, entr
 
-from uqformer.predictive import RegressionEnsemble
+from uqformer.predictive import ClassificationEnsemble, RegressionEnsemble
 
 RNG = np.random.default_rng(0)
 ONE = RNG.standard_normal((8, 5))
 MANY = RNG.standard_normal((8, 5, 3))
+PROBA = RNG.dirichlet([0.5, 1.0, 2.0], size=(8, 5))
 
 
 @pytest.mark.parametrize("members", [ONE, MANY], ids=["one output", "three outputs"])
@@ -145,3 +147,104 @@ def test_levels_are_checked() -> None:
         ValueError, match=r"^quantiles must lie strictly .* quantiles=0"
     ):
         ensemble.quantile([0.0, 0.5])
+
+
+# -- Classification -----------------------------------------------------------------
+
+
+def test_probabilities_are_averaged_and_votes_counted() -> None:
+    ensemble = ClassificationEnsemble(PROBA)
+    np.testing.assert_allclose(ensemble.mean_proba(), PROBA.mean(axis=0))
+    by_hand = [
+        [np.mean([member[i].argmax() == k for member in PROBA]) for k in range(3)]
+        for i in range(5)
+    ]
+    np.testing.assert_allclose(ensemble.vote_proba(), by_hand)
+    np.testing.assert_allclose(ensemble.vote_proba().sum(axis=1), 1)
+
+
+def test_of_equal_classes_the_first_gets_the_vote() -> None:
+    votes = ClassificationEnsemble([[[0.4, 0.4, 0.2]]]).vote_proba()
+    np.testing.assert_array_equal(votes, [[1, 0, 0]])
+
+
+def test_entropies_are_those_of_their_definition() -> None:
+    ensemble = ClassificationEnsemble(PROBA)
+    mean = PROBA.mean(axis=0)
+    np.testing.assert_allclose(ensemble.entropy(), -(mean * np.log(mean)).sum(axis=1))
+    np.testing.assert_allclose(
+        ensemble.expected_entropy(),
+        -(PROBA * np.log(PROBA)).sum(axis=2).mean(axis=0),
+    )
+
+
+def test_the_total_doubt_is_the_sum_of_its_parts() -> None:
+    ensemble = ClassificationEnsemble(PROBA)
+    parts = ensemble.expected_entropy() + ensemble.mutual_information()
+    np.testing.assert_allclose(parts, ensemble.entropy(), atol=1e-12)
+    # mutual information is the members' mean divergence from their average
+    divergence = (PROBA * np.log(PROBA / PROBA.mean(axis=0))).sum(axis=2).mean(axis=0)
+    np.testing.assert_allclose(ensemble.mutual_information(), divergence, atol=1e-12)
+
+
+def test_many_members_tell_the_doubt_of_their_distribution() -> None:
+    """For a Dirichlet the expected entropy is known in closed form."""
+    rng, shape, n_members = np.random.default_rng(1), np.array([1.0, 2.0, 3.0]), 20_000
+    members = rng.dirichlet(shape, size=(n_members, 1))
+    ensemble = ClassificationEnsemble(members)
+    total = shape.sum()
+    expected = digamma(total + 1) - (shape / total * digamma(shape + 1)).sum()
+    error = entr(members).sum(axis=2).std() / np.sqrt(n_members)
+    assert abs(ensemble.expected_entropy()[0] - expected) < 4 * error
+    entropy = entr(shape / total).sum()
+    assert ensemble.entropy()[0] == pytest.approx(entropy, abs=0.005)
+    assert ensemble.mutual_information()[0] == pytest.approx(
+        entropy - expected, abs=0.005 + 4 * error
+    )
+
+
+def test_members_that_agree_hold_no_information() -> None:
+    ensemble = ClassificationEnsemble(np.repeat(PROBA[:1], 7, axis=0))
+    information = ensemble.mutual_information()
+    assert (information >= 0).all()
+    np.testing.assert_allclose(information, 0, atol=1e-12)
+    sure = ClassificationEnsemble([[[1.0, 0.0]], [[0.0, 1.0]]])
+    np.testing.assert_allclose(sure.mutual_information(), np.log(2))
+    np.testing.assert_array_equal(sure.expected_entropy(), [0])
+
+
+def test_rounding_of_float32_is_taken_out() -> None:
+    wide = RNG.dirichlet(np.ones(500), size=(3, 4)).astype(np.float32)
+    members = ClassificationEnsemble(wide).members
+    assert members.dtype == np.float64
+    np.testing.assert_allclose(members.sum(axis=2), 1, rtol=1e-12)
+    below = ClassificationEnsemble([[[-1e-8, 1 + 1e-8]]]).members
+    np.testing.assert_array_equal(below, [[[0, 1]]])
+
+
+@pytest.mark.parametrize("rows", [slice(1, 3), [0, 4], np.arange(5) > 2, 2, -3])
+def test_rows_of_probabilities_are_selected(rows: Any) -> None:
+    ensemble = ClassificationEnsemble(PROBA)
+    kept = [rows] if isinstance(rows, int) else rows
+    assert (len(ensemble), ensemble.n_members) == (5, 8)
+    assert isinstance(ensemble[rows], ClassificationEnsemble)
+    np.testing.assert_allclose(ensemble[rows].members, ensemble.members[:, kept])
+    np.testing.assert_allclose(ensemble[rows].entropy(), ensemble.entropy()[kept])
+    twin = pickle.loads(pickle.dumps(ensemble))
+    np.testing.assert_array_equal(twin.members, ensemble.members)
+
+
+@pytest.mark.parametrize(
+    ("members", "sentence"),
+    [
+        (np.zeros((2, 3)), r"have shape .* got \(2, 3\)\.$"),
+        (np.ones((2, 3, 1)), r"n_classes >= 2; got \(2, 3, 1\)\.$"),
+        (np.zeros((0, 3, 2)), r"n_members >= 1 .* got \(0, 3, 2\)\.$"),
+        ([[[0.5, np.nan]]], r"finite; got NaN or infinity in member 0\.$"),
+        ([[[0.5, 0.5]], [[0.5, 0.6]]], r"got \[0.5, 0.6\] in row 0 of member 1\. "),
+        ([[[-0.5, 1.5]]], r"got \[-0.5, 1.5\] in row 0 .* softmax to logits\.$"),
+    ],
+)
+def test_probabilities_sentences(members: Any, sentence: str) -> None:
+    with pytest.raises(ValueError, match=f"^members must .*{sentence}"):
+        ClassificationEnsemble(members)

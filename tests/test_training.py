@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.utils.data import TensorDataset
 
 from uqformer._random import seeded
 from uqformer._training import (
     Rows,
-    TensorBatches,
+    ShuffledBatches,
     TrainingRecipe,
     Warmup,
+    WeightedCrossEntropy,
     WeightedSquaredError,
     _running_average,
-    train_regressor,
+    train_backbone,
 )
 from uqformer.backbones import FTTransformer
 
@@ -62,9 +62,10 @@ def _mlp(dropout: float = 0.0) -> nn.Module:
 
 
 def _train(module: nn.Module, train: Rows, valid: Rows, **changes: Any) -> Any:
-    seed, verbose = changes.pop("seed", 0), changes.pop("verbose", 0)
-    return train_regressor(
-        module, train, valid, _recipe(**changes), seed=seed, device=CPU, verbose=verbose
+    options = {"seed": 0, "verbose": 0, "criterion": WeightedSquaredError}
+    options |= {name: changes.pop(name) for name in options if name in changes}
+    return train_backbone(
+        module, train, valid, _recipe(**changes), device=CPU, **options
     )
 
 
@@ -186,9 +187,9 @@ def test_the_average_forgets_slowly_and_the_longer_the_slower() -> None:
     average, steps = [torch.tensor([0.0])], [torch.tensor([3])]
     for n_steps, decay in ((0, 0.1), (89, 90 / 99), (10**6, 0.99)):
         average[0].fill_(1.0)
-        _running_average(average, [torch.tensor([0.0])], torch.tensor(n_steps))
+        _running_average(average, [torch.tensor([0.0])], n_steps)
         assert float(average[0]) == pytest.approx(decay)
-    _running_average(steps, [torch.tensor([8])], torch.tensor(5))
+    _running_average(steps, [torch.tensor([8])], 5)
     assert int(steps[0]) == 8  # counts are no quantities to average
 
 
@@ -229,14 +230,24 @@ def test_loss_is_the_weighted_mean_over_rows_and_outputs() -> None:
     rng = torch.Generator().manual_seed(0)
     output, target = torch.randn(2, 5, 3, generator=rng)
     weight = torch.rand(5, generator=rng)
-    packed = Rows(output, target, weight).packed()
     by_hand = np.mean(
         [
             [float(weight[i] * (output[i, j] - target[i, j]) ** 2) for j in range(3)]
             for i in range(5)
         ]
     )
-    assert float(WeightedSquaredError()(output, packed)) == pytest.approx(by_hand)
+    loss = float(WeightedSquaredError()(output, (target, weight)))
+    assert loss == pytest.approx(by_hand)
+
+
+def test_cross_entropy_is_the_weighted_mean_over_rows() -> None:
+    rng = torch.Generator().manual_seed(0)
+    logits, weight = torch.randn(5, 3, generator=rng), torch.rand(5, generator=rng)
+    codes = torch.tensor([0, 2, 1, 1, 0])
+    proba = logits.exp() / logits.exp().sum(dim=1, keepdim=True)
+    by_hand = sum(-float(weight[i] * proba[i, codes[i]].log()) for i in range(5)) / 5
+    loss = float(WeightedCrossEntropy()(logits, (codes, weight)))
+    assert loss == pytest.approx(by_hand, rel=1e-5)
 
 
 # -- What goes wrong ----------------------------------------------------------------
@@ -298,7 +309,7 @@ def test_batches_hold_every_row_once_and_none_alone(
     n_rows: int, batch_size: int
 ) -> None:
     numbers = torch.arange(n_rows)
-    batches = TensorBatches(TensorDataset(numbers, 10 * numbers), batch_size)
+    batches = ShuffledBatches(Rows(numbers, 10 * numbers, 2 * numbers), batch_size)
     with seeded(0):
         first, second = list(batches), list(batches)
     sizes = [len(rows) for rows, _ in first]
@@ -309,7 +320,8 @@ def test_batches_hold_every_row_once_and_none_alone(
     for epoch in (first, second):
         order = torch.cat([rows for rows, _ in epoch])
         assert torch.equal(order.sort().values, numbers)
-        assert torch.equal(torch.cat([tens for _, tens in epoch]), 10 * order)
+        assert torch.equal(torch.cat([tens for _, (tens, _) in epoch]), 10 * order)
+        assert torch.equal(torch.cat([twos for _, (_, twos) in epoch]), 2 * order)
     if n_rows > 30:
         orders = [torch.cat([rows for rows, _ in epoch]) for epoch in (first, second)]
         assert not torch.equal(*orders)

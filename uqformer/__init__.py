@@ -6,12 +6,15 @@ from typing import Any
 from uqformer._version import __version__
 
 __all__ = [
+    "StochasticAttentionClassifier",
     "StochasticAttentionRegressor",
     "__version__",
     "attention",
     "backbones",
     "calibration",
     "comparison",
+    "datasets",
+    "director",
     "estimators",
     "exceptions",
     "metrics",
@@ -19,9 +22,11 @@ __all__ = [
     "predict_interval",
     "predictive",
     "scorers",
+    "series",
 ]
 
 _HOMES = {
+    "StochasticAttentionClassifier": "uqformer.estimators",
     "StochasticAttentionRegressor": "uqformer.estimators",
     "predict_interval": "uqformer._response",
 }

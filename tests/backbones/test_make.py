@@ -6,8 +6,16 @@ import pytest
 import torch
 from torch import nn
 
-from uqformer.backbones import FrozenBackbone, FTTransformer, make_backbone
-from uqformer.backbones._make import BACKBONES
+from uqformer.attention import find_attention_modules
+from uqformer.backbones import (
+    FrozenBackbone,
+    FTTransformer,
+    PatchTransformer,
+    SequenceTransformer,
+    TokenTransformer,
+    make_backbone,
+)
+from uqformer.backbones._make import BACKBONES, SIZES
 
 
 class _Linear(nn.Linear):
@@ -22,9 +30,82 @@ def _lazy(n_features: int, n_outputs: int) -> str:
     return "not built"
 
 
-def test_every_name_builds_a_module() -> None:
-    for name in BACKBONES:
-        assert isinstance(make_backbone(name, 4, 2), nn.Module)
+INPUTS = {
+    "ft_transformer": torch.linspace(-1, 1, 24).reshape(6, 4),
+    "patch": torch.linspace(-1, 1, 6 * 4 * 5 * 5).reshape(6, 4, 5, 5),
+    "sequence": torch.linspace(-1, 1, 6 * 4 * 2).reshape(6, 4, 2),
+    "tokens": torch.arange(24).reshape(6, 4),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("ft_transformer", FTTransformer),
+        ("patch", PatchTransformer),
+        ("sequence", SequenceTransformer),
+        ("tokens", TokenTransformer),
+    ],
+)
+def test_every_name_builds_a_backbone_that_learns_its_inputs(
+    name: str, kind: type[nn.Module]
+) -> None:
+    module: Any = make_backbone(name, 4, 2)
+    assert type(module) is kind
+    assert module.adapt(INPUTS[name]).eval()(INPUTS[name]).shape == (6, 2)
+    assert len(find_attention_modules(module)) == len(module.blocks) == 3
+    assert module.n_params > 1000
+
+
+def test_no_name_is_left_out() -> None:
+    assert BACKBONES.keys() == SIZES.keys() == INPUTS.keys()
+
+
+# -- Sizes --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", BACKBONES)
+def test_small_is_the_default(name: str) -> None:
+    plain: Any = BACKBONES[name](4, 2)
+    small: Any = make_backbone(name, 4, 2, {"size": "small"})
+    assert (small.d_token, len(small.blocks)) == (plain.d_token, len(plain.blocks))
+    assert small.blocks[0].attention.n_heads == plain.blocks[0].attention.n_heads
+    assert small.n_params == plain.n_params == make_backbone(name, 4, 2).n_params
+
+
+@pytest.mark.parametrize("name", BACKBONES)
+@pytest.mark.parametrize("by_class", [False, True])
+def test_base_is_larger_and_numbers_come_first(name: str, by_class: bool) -> None:
+    spec = BACKBONES[name] if by_class else name
+    base: Any = make_backbone(spec, 4, 2, {"size": "base"})
+    numbers = SIZES[name]["base"]
+    assert base.d_token == numbers["d_token"]
+    assert len(base.blocks) == numbers["n_blocks"]
+    assert base.blocks[0].attention.n_heads == numbers["n_heads"]
+    mixed: Any = make_backbone(spec, 4, 2, {"n_blocks": 1, "size": "base"})
+    assert (mixed.d_token, len(mixed.blocks)) == (base.d_token, 1)
+
+
+def test_an_unknown_size_is_an_error() -> None:
+    expected = r"size must be one of \['base', 'small'\]; got size='huge'\."
+    with pytest.raises(ValueError, match=expected):
+        make_backbone("patch", 3, 1, {"size": "huge"})
+
+
+def test_the_size_of_others_is_their_own() -> None:
+    def grown(n_features: int, n_outputs: int, *, size: int) -> nn.Module:
+        return nn.Sequential(nn.Linear(n_features, size), nn.Linear(size, n_outputs))
+
+    assert make_backbone(grown, 2, 1, {"size": 7})[0].out_features == 7
+    with pytest.raises(ValueError, match=r"among \['width'\]; got 'size'\.$"):
+        make_backbone(_two_layers, 4, 2, {"size": "base"})
+    with pytest.raises(
+        ValueError, match=r"'dropout', 'size'\]; got 'sise'\. Did.*'size'"
+    ):
+        make_backbone("patch", 4, 2, {"sise": "base"})
+
+
+# -- Every way to name a backbone ---------------------------------------------------
 
 
 def test_a_name_takes_its_parameters() -> None:
@@ -80,7 +161,8 @@ def test_a_near_miss_is_guessed(name: str) -> None:
 
 
 def test_a_far_miss_is_not_guessed() -> None:
-    with pytest.raises(ValueError, match=r"\['ft_transformer'\]; got 'xgb'\.$"):
+    known = r"\['ft_transformer', 'patch', 'sequence', 'tokens'\]"
+    with pytest.raises(ValueError, match=rf"{known}; got 'xgb'\.$"):
         make_backbone("xgb", 4, 1)
 
 

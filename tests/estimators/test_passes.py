@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from scipy.special import softmax
 from torch import Tensor, nn
 
 from uqformer._random import member_seeds, seeded
 from uqformer.backbones import FTTransformer
 from uqformer.estimators._passes import Passes, evaluating, resolve_device
+from uqformer.predictive import ClassificationEnsemble
 
 Array: TypeAlias = NDArray[np.float32]
 
@@ -73,6 +75,41 @@ def test_moments_are_those_of_the_members(n_draws: int, batch_size: int) -> None
     np.testing.assert_allclose(moments.mean_square, (distance**2).mean(axis=0))
     np.testing.assert_allclose(moments.std(), members.std(axis=0), atol=1e-9)
     assert moments.std().min() > 1e-4
+
+
+@pytest.mark.parametrize("batch_size", [10, 1024])
+def test_a_mixture_says_what_its_members_say(batch_size: int) -> None:
+    passes = _passes(3, batch_size=batch_size)
+    mixture = passes.mixture(X, 4, SEEDS)
+    ensemble = ClassificationEnsemble(softmax(passes.members(X, 4, SEEDS), axis=2))
+    np.testing.assert_allclose(mixture.proba, ensemble.mean_proba(), rtol=1e-5)
+    np.testing.assert_allclose(mixture.entropy, ensemble.expected_entropy(), rtol=1e-5)
+    parts = mixture.uncertainty()
+    np.testing.assert_allclose(parts.total, ensemble.entropy(), rtol=1e-5)
+    np.testing.assert_allclose(parts.aleatoric, mixture.entropy)
+    np.testing.assert_allclose(
+        parts.epistemic, ensemble.mutual_information(), rtol=1e-3, atol=1e-6
+    )
+    assert parts.epistemic.max() > 1e-3
+
+
+def test_without_draws_a_mixture_is_the_exact_pass() -> None:
+    passes = _passes(3)
+    mixture = passes.mixture(X, None, SEEDS)
+    np.testing.assert_array_equal(mixture.proba, softmax(passes.exact(X), axis=1))
+    np.testing.assert_array_equal(mixture.uncertainty().epistemic, np.zeros(25))
+
+
+def test_columns_are_taken_in_the_order_asked() -> None:
+    module = _model(3)
+    plain, turned = (
+        _passes(3, module=module, columns=columns)
+        for columns in (None, np.array([2, 0, 1]))
+    )
+    np.testing.assert_array_equal(turned.exact(X), plain.exact(X)[:, [2, 0, 1]])
+    np.testing.assert_array_equal(
+        turned.members(X, 8, SEEDS), plain.members(X, 8, SEEDS)[:, :, [2, 0, 1]]
+    )
 
 
 def test_a_spread_that_rounds_below_zero_is_zero() -> None:

@@ -176,3 +176,43 @@ def test_a_constant_output_has_a_size_all_the_same() -> None:
     rows = _held_out(4, 1)
     flat = HeldOut(rows.x, np.full((4, 1), 3.0), rows.exact, np.ones(4))
     assert flat.root_mean_square(np.full((4, 1), 0.25)) == pytest.approx(0.5)
+
+
+# -- Classes ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("trains", [True, False])
+def test_each_class_is_spread_over_the_parts(trains: bool) -> None:
+    counts = np.array([150, 60, 25, 4])
+    codes = np.random.default_rng(0).permutation(np.repeat(np.arange(4), counts))
+    for seed in range(20):
+        parts = _part(len(codes), codes=codes, seed=seed, trains=trains)
+        assert _sizes(parts) == _sizes(_part(len(codes), trains=trains))
+        together = np.concatenate([parts.train, parts.validation, parts.calibration])
+        assert sorted(together) == list(range(len(codes)))
+        for part in (parts.train, parts.validation, parts.calibration):
+            found = np.bincount(codes[part], minlength=4)
+            assert (abs(found - counts * len(part) / len(codes)) < 1.5).all()
+
+
+def test_the_only_row_of_a_class_trains() -> None:
+    codes = np.zeros(50, dtype=int)
+    codes[17] = 1
+    assert all(17 in _part(50, codes=codes, seed=seed).train for seed in range(20))
+
+
+def test_within_a_class_every_row_is_held_out_as_often_as_any_other() -> None:
+    codes = np.repeat([0, 1], [40, 10])
+    counts = np.zeros(50)
+    for seed in range(400):
+        counts[_part(50, codes=codes, seed=seed).calibration] += 1
+    # 10 of 50 calibrate: 8 of the first class and 2 of the second, in each split
+    assert abs(counts - 80).max() < 4 * np.sqrt(400 * 0.2 * 0.8)
+
+
+def test_arrays_by_name_are_held_together() -> None:
+    x = {"a": np.arange(6), "b": np.arange(12).reshape(6, 2)}
+    rows = HeldOut(x, np.arange(6) % 2, np.zeros((6, 2)), np.ones(6))
+    first = rows.first(4)
+    assert len(rows) == 6
+    assert len(first) == len(first.x["a"]) == len(first.x["b"]) == 4

@@ -1,10 +1,30 @@
 """Guests: pretrained models that are used as they are and never trained."""
 
-from typing import Self
+from collections.abc import Mapping
+from typing import Any, Protocol, Self, runtime_checkable
 
+import numpy as np
+from numpy.typing import ArrayLike
 from torch import nn
 
-__all__ = ["FrozenBackbone"]
+from uqformer._typing import AnyArray
+
+__all__ = ["FrozenBackbone", "GuestProtocol"]
+
+
+@runtime_checkable
+class GuestProtocol(Protocol):
+    """What an estimator asks of a pretrained model, whoever wrapped it."""
+
+    @property
+    def trains(self) -> bool:
+        """Whether ``fit`` trains what `build` returns, or only calibrates."""
+
+    def encode(self, X: Any) -> Any:
+        """Turn what users hand over into an array, or a dict of arrays, row by row."""
+
+    def build(self, n_outputs: int) -> nn.Module:
+        """Return the module to run, or to train where it requires a gradient."""
 
 
 class FrozenBackbone:
@@ -18,8 +38,12 @@ class FrozenBackbone:
     ----------
     module : torch.nn.Module
         From inputs ``(n_samples, ...)`` to predictions ``(n_samples, n_outputs)``, or
-        ``(n_samples,)`` for a single output, in the units of `y`. It is run in eval
-        mode; its mode, weights and buffers are given back as they came.
+        ``(n_samples,)`` for a single output, in the units of `y`; for a classifier to
+        logits ``(n_samples, n_classes)``. It is run in eval mode; its mode, weights and
+        buffers are given back as they came.
+    classes : array-like of shape (n_classes,), default=None
+        Labels of the columns of a classifier, in their order. None takes the labels
+        found in ``fit``, sorted.
 
     Raises
     ------
@@ -29,6 +53,13 @@ class FrozenBackbone:
     See Also
     --------
     FTTransformer : A backbone for tables, trained by ``fit``.
+
+    Notes
+    -----
+    `X` may be an array, whose numbers reach the module as float32, or a mapping of
+    equally long arrays, such as the output of a tokenizer, with which the module is
+    called as keywords. In a mapping whole numbers stay whole, so token ids belong
+    there. Where it holds an `attention_mask`, batches are cut to their longest row.
 
     Examples
     --------
@@ -40,16 +71,82 @@ class FrozenBackbone:
     True
     """
 
-    def __init__(self, module: nn.Module) -> None:
+    trains = False
+
+    def __init__(self, module: nn.Module, *, classes: ArrayLike | None = None) -> None:
         if not isinstance(module, nn.Module):
             raise TypeError(
                 "FrozenBackbone takes a torch.nn.Module; got "
                 f"{type(module).__name__}. Pass the model itself, already built."
             )
         self.module = module
+        self.classes = classes
+
+    def encode(self, X: Any) -> Any:
+        """Turn a mapping into a dict of equally long arrays; leave all else alone.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, ...) or mapping of str to array-like
+            Inputs of the module.
+
+        Returns
+        -------
+        inputs : array-like or dict of str to ndarray
+            Arrays that the module takes, row by row.
+
+        Raises
+        ------
+        ValueError
+            If the arrays of a mapping are not equally long arrays of numbers.
+        """
+        if not isinstance(X, Mapping):
+            return X
+        if not X:
+            raise ValueError("X must hold at least one array; got an empty mapping.")
+        arrays = {str(name): _as_numbers(name, value) for name, value in X.items()}
+        lengths = {name: len(array) for name, array in arrays.items()}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(
+                "All arrays of X must have one row for each sample; got lengths "
+                f"{lengths}. Pass arrays of equal length."
+            )
+        return arrays
+
+    def build(self, n_outputs: int) -> nn.Module:
+        """Return the module itself.
+
+        Parameters
+        ----------
+        n_outputs : int
+            Numbers to predict for each row, which the module has settled already.
+
+        Returns
+        -------
+        module : torch.nn.Module
+            The guest, never a copy.
+        """
+        return self.module
 
     def __sklearn_clone__(self) -> Self:
         return self
 
     def __repr__(self) -> str:
         return f"FrozenBackbone({type(self.module).__name__})"
+
+
+def _as_numbers(name: object, value: Any) -> AnyArray:
+    """Return one array of a mapping, or say what is wrong with it."""
+    try:
+        array: AnyArray = np.asarray(value)
+    except ValueError as error:  # rows of unequal length
+        raise ValueError(
+            f"X[{name!r}] must be an array; its rows are of unequal length. Pad them, "
+            "for example with padding=True of a tokenizer."
+        ) from error
+    if array.ndim == 0 or array.dtype.kind not in "biuf":
+        raise ValueError(
+            f"X[{name!r}] must be an array of numbers with one row for each sample; "
+            f"got shape {array.shape} of {array.dtype}. Encode it first."
+        )
+    return array

@@ -1,22 +1,20 @@
 """FT-Transformer for tables, top to bottom: from columns to tokens to outputs."""
 
-import warnings
-from typing import Literal, Self
+from collections.abc import Sequence
+from typing import Self
 
-import rtdl_num_embeddings
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from uqformer._seam import attend, match_rows
+from uqformer.backbones._columns import ColumnTokens, NumericalEmbedding
 
 __all__ = ["FTTransformer"]
 
-NumericalEmbedding = Literal["piecewise_linear", "periodic", "linear"]
-
 
 class FTTransformer(nn.Module):
-    """Transformer over the columns of a numerical table.
+    """Transformer over the columns of a table of numbers and categories.
 
     Every column becomes a token through an embedding of its own, a CLS token is put in
     front, pre-norm blocks let the tokens look at one another, and the CLS token's last
@@ -29,6 +27,11 @@ class FTTransformer(nn.Module):
 
     n_outputs : int
         Numbers to predict for each row.
+
+    n_categories : sequence of int or None, default=None
+        For each column the number k of its known categories, or None where it holds
+        numbers; None for a table of numbers alone. A category is given as its code:
+        0 to k - 1, k for a category that is none of these, k + 1 for a missing one.
 
     d_token : int, default=32
         Width of a token; a multiple of `n_heads`.
@@ -56,14 +59,19 @@ class FTTransformer(nn.Module):
 
     Attributes
     ----------
+    columns : Tensor
+        Positions of the columns that have a token, in the order of their tokens; known
+        after `adapt`.
+
     n_params : int
         Trainable numbers; those of the embedding are known after `adapt`.
 
     Raises
     ------
     ValueError
-        If there is no head or no block, `d_token` is not a multiple of `n_heads`, or
-        `embedding` is not a known name.
+        If there is no head or no block, `d_token` is not a multiple of `n_heads`,
+        `embedding` is not a known name, or `n_categories` does not have one count for
+        each column.
 
     See Also
     --------
@@ -71,9 +79,14 @@ class FTTransformer(nn.Module):
 
     Notes
     -----
-    Shapes: ``forward`` takes ``(n_samples, n_features)``, best standardised, and
-    returns ``(n_samples, n_outputs)``. `adapt` must have seen training rows first: it
-    places the bins, and gives no token to a column that never changes.
+    Shapes: ``forward`` takes ``(n_samples, n_features)``, numbers best standardised,
+    and returns ``(n_samples, n_outputs)``. `adapt` must have seen training rows first:
+    it places the bins, and gives no token to a column that never changes.
+
+    A missing number is NaN. A column that had gaps in training learns a token for them;
+    in any other a gap is read as 0, the mean of a standardised column. An unknown
+    category has a token too, learned from training rows whose category is hidden: one
+    row in a hundred at least, more where the category is rare.
 
     In the last block only the CLS token asks, since nothing else is read.
 
@@ -99,6 +112,7 @@ class FTTransformer(nn.Module):
         n_features: int,
         n_outputs: int,
         *,
+        n_categories: Sequence[int | None] | None = None,
         d_token: int = 32,
         n_blocks: int = 3,
         n_heads: int = 4,
@@ -124,12 +138,11 @@ class FTTransformer(nn.Module):
                 f"embedding={embedding!r}."
             )
         self.n_features = n_features
+        self.n_categories = _check_categories(n_categories, n_features)
         self.d_token = d_token
         self.embedding = embedding
         self.n_bins = n_bins
-        self.columns: Tensor
-        self.register_buffer("columns", torch.arange(n_features))
-        self.tokens: nn.Module | None = None
+        self.tokens: ColumnTokens | None = None
         self.cls = nn.Parameter(torch.empty(d_token).uniform_(-1, 1) * d_token**-0.5)
         hidden = d_feedforward or max(1, (d_token * 4) // 3)
         self.blocks = nn.ModuleList(
@@ -137,6 +150,11 @@ class FTTransformer(nn.Module):
         )
         self.norm = nn.LayerNorm(d_token)
         self.head = nn.Linear(d_token, n_outputs)
+
+    @property
+    def columns(self) -> Tensor:
+        """Positions of the columns that have a token."""
+        return self._column_tokens().columns
 
     @property
     def n_params(self) -> int:
@@ -149,7 +167,7 @@ class FTTransformer(nn.Module):
         Parameters
         ----------
         x : Tensor of shape (n_samples, n_features)
-            Training rows, scaled as they will be in `forward`.
+            Training rows, scaled and coded as they will be in `forward`.
 
         Returns
         -------
@@ -162,48 +180,14 @@ class FTTransformer(nn.Module):
             If every column is constant, so that no row can be told from another, or
             fewer than 3 rows are to place the bins of ``"piecewise_linear"``.
         """
-        varies = (x != x[:1]).any(dim=0)
-        if not varies.any():
-            raise ValueError(
-                f"At least one column must vary over the training rows; all "
-                f"{x.shape[1]} are constant over {x.shape[0]} rows."
-            )
-        self.columns = torch.nonzero(varies)[:, 0]
-        self.tokens = self._make_tokens(x[:, self.columns])
+        self.tokens = ColumnTokens(
+            x, self.n_categories, self.d_token, self.embedding, self.n_bins
+        )
         return self
 
-    def _make_tokens(self, x: Tensor) -> nn.Module:
-        n_rows, n_columns = x.shape
-        if self.embedding == "piecewise_linear":
-            if n_rows < 3:
-                raise ValueError(
-                    "embedding='piecewise_linear' needs at least 3 training rows to "
-                    f"place its bins; got {n_rows}. Try embedding='linear'."
-                )
-            n_bins = max(2, min(self.n_bins, n_rows - 1))
-            with warnings.catch_warnings():
-                # a column of two values has one bin, and that is as it should be
-                warnings.filterwarnings("ignore", "The .* feature has just two bin")
-                bins = rtdl_num_embeddings.compute_bins(x, n_bins=n_bins)
-                module: nn.Module = rtdl_num_embeddings.PiecewiseLinearEmbeddings(
-                    bins, self.d_token, activation=False, version="B"
-                )
-        elif self.embedding == "periodic":
-            module = rtdl_num_embeddings.PeriodicEmbeddings(
-                n_columns, self.d_token, lite=False
-            )
-        else:
-            module = rtdl_num_embeddings.LinearEmbeddings(n_columns, self.d_token)
-        return module
-
     def forward(self, x: Tensor) -> Tensor:
-        """Predict from standardised rows; see Notes of the class for shapes."""
-        if self.tokens is None:
-            raise RuntimeError(
-                "FTTransformer has no column embeddings yet; call adapt(x) with the "
-                "training rows before the first forward pass."
-            )
-        state = self.tokens(x[:, self.columns])  # (N, T - 1, D)
+        """Predict from rows of numbers and codes; see Notes of the class for shapes."""
+        state = self._column_tokens()(x)  # (N, T - 1, D)
         cls = self.cls.expand(len(x), 1, -1)  # (N, 1, D)
         state = torch.cat([cls, state], dim=1)  # (N, T, D)
         for block in self.blocks[:-1]:
@@ -211,6 +195,27 @@ class FTTransformer(nn.Module):
         state = self.blocks[-1](state[:, :1], state)  # (N, 1, D)
         output: Tensor = self.head(F.relu(self.norm(state[:, 0])))  # (N, C)
         return output
+
+    def _column_tokens(self) -> ColumnTokens:
+        if self.tokens is None:
+            raise RuntimeError(
+                "FTTransformer has no column embeddings yet; call adapt(x) with the "
+                "training rows before the first forward pass."
+            )
+        return self.tokens
+
+
+def _check_categories(
+    n_categories: Sequence[int | None] | None, n_features: int
+) -> list[int | None]:
+    """Return one count for each column."""
+    counts: list[int | None] = list(n_categories or [None] * n_features)
+    if len(counts) != n_features or any(k is not None and k < 0 for k in counts):
+        raise ValueError(
+            f"n_categories must hold one count (0 or more) or None for each of the "
+            f"n_features={n_features} columns; got n_categories={counts}."
+        )
+    return counts
 
 
 class Block(nn.Module):

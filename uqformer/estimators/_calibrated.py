@@ -17,7 +17,7 @@ from uqformer.estimators._passes import Deviations, Passes
 from uqformer.estimators._rows import HeldOut
 from uqformer.exceptions import CalibrationWarning
 
-__all__ = ["HeldOutCalibration", "Point", "point_and_spread"]
+__all__ = ["HeldOutCalibration", "Point", "layers_key", "point_and_spread"]
 
 Point: TypeAlias = Literal["exact", "mean"]
 
@@ -65,7 +65,7 @@ class HeldOutCalibration:
 
     def search(self, passes: Passes) -> ConcentrationResult:
         """Find the number of draws whose spread matches the validation error."""
-        key = _layers_key(passes.layers)
+        key = layers_key(passes.layers)
         if key not in self.searches:
             self.searches[key] = self._search(passes)
         return self.searches[key]
@@ -74,7 +74,7 @@ class HeldOutCalibration:
         self, passes: Passes, n_draws: int | None, n_members: int, point: Point
     ) -> AdaptiveConformal:
         """Choose the floor on the validation rows and score the calibration rows."""
-        key = (_layers_key(passes.layers), n_draws, n_members, point)
+        key = (layers_key(passes.layers), n_draws, n_members, point)
         if key not in self.conformals:
             seeds = member_seeds(self.seed, n_members)
             parts: list[Float64Array] = []
@@ -116,5 +116,6 @@ class HeldOutCalibration:
         return result
 
 
-def _layers_key(layers: LayerSelection) -> object:
+def layers_key(layers: LayerSelection) -> object:
+    """Return something hashable that is equal for equal choices of layers."""
     return layers if isinstance(layers, str) else tuple(layers)

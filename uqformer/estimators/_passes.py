@@ -6,13 +6,17 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from scipy.special import entr, softmax
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from uqformer._typing import AnyArray, Float64Array, LayerSelection
+from uqformer._training import Inputs
+from uqformer._typing import Float64Array, IntArray, LayerSelection
 from uqformer.attention import forward_members
+from uqformer.estimators._inputs import ArrayInputs, as_batch, count_rows, take_rows
+from uqformer.predictive import UncertaintyParts
 
-__all__ = ["Deviations", "Passes", "evaluating", "resolve_device"]
+__all__ = ["Deviations", "Mixture", "Passes", "evaluating", "resolve_device"]
 
 
 REDRAWN_ROWS = 256
@@ -33,13 +37,36 @@ class Deviations:
 
 
 @dataclass(frozen=True, slots=True)
+class Mixture:
+    """What members that give logits say together.
+
+    Parameters
+    ----------
+    proba : ndarray of shape (n, C)
+        Mean of their probabilities.
+    entropy : ndarray of shape (n,)
+        Mean of their entropies, in nats.
+    """
+
+    proba: Float64Array
+    entropy: Float64Array
+
+    def uncertainty(self) -> UncertaintyParts:
+        """Part the doubt as `ClassificationEnsemble` does."""
+        total: Float64Array = entr(self.proba).sum(axis=1)
+        return UncertaintyParts(
+            total, self.entropy, np.maximum(total - self.entropy, 0)
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Passes:
     """Forward passes of `module`, in batches of rows.
 
     Parameters
     ----------
     module : nn.Module
-        From (N, ...) to (N, C) or, for one output, (N,).
+        From (N, ...), or arrays by name, to (N, C) or, for one output, (N,).
     n_outputs : int
         C, which every output is checked against.
     layers : "all" or list of int and str
@@ -50,6 +77,10 @@ class Passes:
         Rows in a batch.
     verbose : int, default=0
         Above 0 a progress bar over batches is shown.
+    columns : ndarray of shape (C,), default=None
+        Order in which the columns of the outputs are taken.
+    hint : str
+        What to do where the outputs have another shape.
     """
 
     module: nn.Module
@@ -58,26 +89,30 @@ class Passes:
     device: torch.device
     batch_size: int
     verbose: int = 0
+    columns: IntArray | None = None
+    hint: str = "Wrap it in a module that picks its predictions."
 
-    def exact(self, x: AnyArray) -> Float64Array:
+    def exact(self, x: ArrayInputs) -> Float64Array:
         """Run the model as it is over rows (n, ...); returns (n, C)."""
         with evaluating(self.module), torch.no_grad():
-            batches = self._batches(x, self.batch_size)
-            parts = [self._column(self.module(b), len(b)) for b in batches]
+            parts = [
+                self._column(_call(self.module, batch), n_rows)
+                for n_rows, batch in self._batches(x, self.batch_size)
+            ]
         return np.concatenate(parts)
 
     def members(
-        self, x: AnyArray, n_draws: int | None, seeds: Sequence[int]
+        self, x: ArrayInputs, n_draws: int | None, seeds: Sequence[int]
     ) -> Float64Array:
         """Hold every member's prediction of rows (n, ...); returns (M, n, C)."""
-        members = np.empty((len(seeds), len(x), self.n_outputs))
+        members = np.empty((len(seeds), count_rows(x), self.n_outputs))
         for rows, member, output in self._redrawn(x, n_draws, seeds):
             members[member, rows] = output
         return members
 
     def deviations(
         self,
-        x: AnyArray,
+        x: ArrayInputs,
         exact: Float64Array,
         n_draws: int | None,
         seeds: Sequence[int],
@@ -92,19 +127,34 @@ class Passes:
                 total_square[rows] += deviation**2
         return Deviations(total / len(seeds), total_square / len(seeds))
 
-    def check(self, x: AnyArray) -> None:
+    def mixture(
+        self, x: ArrayInputs, n_draws: int | None, seeds: Sequence[int]
+    ) -> Mixture:
+        """Add up the members' probabilities of logits, holding one at a time."""
+        if n_draws is None:
+            proba = softmax(self.exact(x), axis=1)
+            return Mixture(proba, entr(proba).sum(axis=1))
+        n_rows = count_rows(x)
+        total, entropy = np.zeros((n_rows, self.n_outputs)), np.zeros(n_rows)
+        for rows, _, output in self._redrawn(x, n_draws, seeds):
+            proba = softmax(output, axis=1)
+            total[rows] += proba
+            entropy[rows] += entr(proba).sum(axis=1)
+        return Mixture(total / len(seeds), entropy / len(seeds))
+
+    def check(self, x: ArrayInputs) -> None:
         """Run two rows, so that a backbone's mistakes show before training."""
-        self.exact(x[:2])
+        self.exact(take_rows(x, slice(0, 2)))
 
     def _redrawn(
-        self, x: AnyArray, n_draws: int | None, seeds: Sequence[int]
+        self, x: ArrayInputs, n_draws: int | None, seeds: Sequence[int]
     ) -> Iterator[tuple[slice, int, Float64Array]]:
         """Yield rows, member and output (n_rows, C), batch by batch."""
         with evaluating(self.module):
             n_rows = min(self.batch_size, REDRAWN_ROWS)
             for batch, member, output in forward_members(
                 self.module,
-                self._batches(x, n_rows),
+                (batch for _, batch in self._batches(x, n_rows)),
                 n_draws=n_draws,
                 seeds=seeds,
                 layers=self.layers,
@@ -113,14 +163,15 @@ class Passes:
                 rows = slice(start, start + len(output))
                 yield rows, member, self._column(output, len(output))
 
-    def _batches(self, x: AnyArray, n_rows: int) -> Iterator[Tensor]:
-        starts = range(0, len(x), n_rows)
+    def _batches(self, x: ArrayInputs, n_rows: int) -> Iterator[tuple[int, Inputs]]:
+        """Yield batches on the device, each after its number of rows."""
+        starts = range(0, count_rows(x), n_rows)
         # one batch is over before a bar could tell anything
         silent = self.verbose == 0 or len(starts) < 2
         bar = tqdm(starts, desc="predict", unit="batch", disable=silent)
         for start in bar:
-            batch = np.ascontiguousarray(x[start : start + n_rows])
-            yield torch.from_numpy(batch).to(self.device)
+            rows = take_rows(x, slice(start, start + n_rows))
+            yield count_rows(rows), as_batch(rows, self.device)
 
     def _column(self, output: Tensor, n_rows: int) -> Float64Array:
         """Return an output as (n_rows, C) float64 on the CPU, after checking it."""
@@ -137,8 +188,7 @@ class Passes:
         if output.shape != (n_rows, self.n_outputs):
             raise ValueError(
                 f"The backbone must return shape (n_samples, n_outputs) = "
-                f"({n_rows}, {self.n_outputs}); {name} returned {shape}. Wrap it in a "
-                "module that picks its predictions."
+                f"({n_rows}, {self.n_outputs}); {name} returned {shape}. {self.hint}"
             )
         array: Float64Array = output.double().cpu().numpy()
         if not np.isfinite(array).all():
@@ -147,7 +197,12 @@ class Passes:
                 f"infinity for {int((~np.isfinite(array)).any(axis=1).sum())} of "
                 f"{n_rows} rows. Check the scale of X."
             )
-        return array
+        return array if self.columns is None else array[:, self.columns]
+
+
+def _call(module: nn.Module, batch: Inputs) -> Tensor:
+    output: Tensor = module(**batch) if isinstance(batch, dict) else module(batch)
+    return output
 
 
 @contextmanager

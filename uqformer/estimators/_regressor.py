@@ -15,8 +15,10 @@ from uqformer._validation import (
     check_confidence_level,
     check_probabilities,
 )
+from uqformer.backbones._adapters import GuestProtocol
 from uqformer.backbones._make import BackboneSpec
 from uqformer.estimators._calibrated import Point
+from uqformer.estimators._inputs import UserInputs
 from uqformer.estimators._regressor_core import RegressorCore
 from uqformer.predictive import RegressionEnsemble
 
@@ -34,11 +36,11 @@ class StochasticAttentionRegressor(RegressorMixin, RegressorCore):
 
     Parameters
     ----------
-    backbone : str, callable, torch.nn.Module or FrozenBackbone, \
-            default="ft_transformer"
+    backbone : str, callable, torch.nn.Module or guest, default="ft_transformer"
         What predicts: a name; a class or function ``(n_features, n_outputs) ->
-        Module``; a module, of which a copy is trained; or a `FrozenBackbone`, which is
-        only calibrated. It must map ``(n_samples, ...)`` to ``(n_samples, n_outputs)``.
+        Module``; a module, of which a copy is trained; or a guest, such as a
+        `FrozenBackbone`, which is only calibrated. It must map ``(n_samples, ...)`` to
+        ``(n_samples, n_outputs)``.
 
     backbone_params : dict, default=None
         Further keyword arguments for a backbone given by name or callable, such as
@@ -185,7 +187,7 @@ class StochasticAttentionRegressor(RegressorMixin, RegressorCore):
 
     def __init__(
         self,
-        backbone: BackboneSpec = "ft_transformer",
+        backbone: BackboneSpec | GuestProtocol = "ft_transformer",
         *,
         backbone_params: dict[str, Any] | None = None,
         n_members: int = 50,
@@ -224,16 +226,8 @@ class StochasticAttentionRegressor(RegressorMixin, RegressorCore):
         self.random_state = random_state
         self.verbose = verbose
 
-    @property
-    def n_draws_(self) -> int | None:
-        """Draws per attention row in use."""
-        self._check_ready()
-        if self.n_draws != "auto":
-            return self.n_draws
-        return self.calibration_.search(self._passes(self.module_)).n_draws
-
     def predict(
-        self, X: ArrayLike, return_std: bool = False
+        self, X: UserInputs, return_std: bool = False
     ) -> Float64Array | tuple[Float64Array, Float64Array]:
         """Predict the point, and the spread about it if asked.
 
@@ -262,7 +256,7 @@ class StochasticAttentionRegressor(RegressorMixin, RegressorCore):
         y_pred = self._in_units(point)
         return (y_pred, self._stretched(spread)) if return_std else y_pred
 
-    def predict_std(self, X: ArrayLike) -> Float64Array:
+    def predict_std(self, X: UserInputs) -> Float64Array:
         """Predict how far the members lie from the point.
 
         Parameters
@@ -281,7 +275,7 @@ class StochasticAttentionRegressor(RegressorMixin, RegressorCore):
         return self._stretched(spread)
 
     def predict_interval(
-        self, X: ArrayLike, confidence_level: ArrayLike = 0.9
+        self, X: UserInputs, confidence_level: ArrayLike = 0.9
     ) -> Float64Array:
         """Predict intervals for one level or several.
 
@@ -309,7 +303,7 @@ class StochasticAttentionRegressor(RegressorMixin, RegressorCore):
         ends = self._interval_ends(self._validate_new(X), levels)
         return ends[:, :, 0] if np.ndim(confidence_level) == 0 else ends
 
-    def predict_quantiles(self, X: ArrayLike, quantiles: ArrayLike) -> Float64Array:
+    def predict_quantiles(self, X: UserInputs, quantiles: ArrayLike) -> Float64Array:
         """Predict quantiles, which never cross.
 
         Parameters
@@ -337,7 +331,7 @@ class StochasticAttentionRegressor(RegressorMixin, RegressorCore):
         values = self._quantiles(self._validate_new(X), wanted)
         return values[:, 0] if np.ndim(quantiles) == 0 else values
 
-    def predict_ensemble(self, X: ArrayLike) -> RegressionEnsemble:
+    def predict_ensemble(self, X: UserInputs) -> RegressionEnsemble:
         """Predict with every member and keep them all.
 
         Parameters

@@ -1,30 +1,19 @@
-"""Behind a regressor's verbs: its fit, and its predictions in the network's units."""
+"""Behind a regressor's verbs: its targets, and predictions in the network's units."""
 
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
-from time import perf_counter
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike
 from sklearn.preprocessing import StandardScaler
-from torch import nn
 
-from uqformer._random import derive_seed, member_seeds, seeded
-from uqformer._training import Rows, TrainingRecipe, train_regressor
+from uqformer._random import member_seeds
+from uqformer._training import WeightedSquaredError
 from uqformer._typing import AnyArray, Float64Array, IntArray
-from uqformer._validation import check_sample_weight, validate_data
-from uqformer.attention import find_attention_modules
-from uqformer.backbones import make_backbone
 from uqformer.calibration import AdaptiveConformal
-from uqformer.estimators._base import (
-    MIN_SAMPLES,
-    BaseTransformerEstimator,
-    clear_about_strings,
-)
 from uqformer.estimators._calibrated import HeldOutCalibration, point_and_spread
-from uqformer.estimators._passes import Passes, resolve_device
+from uqformer.estimators._core import TransformerCore
+from uqformer.estimators._inputs import ArrayInputs, UserInputs, count_rows
+from uqformer.estimators._passes import Passes
 from uqformer.estimators._rows import HeldOut, Parts, part_rows
 from uqformer.exceptions import InsufficientCalibrationError, UQFormerWarning
 from uqformer.predictive import RegressionEnsemble
@@ -32,172 +21,50 @@ from uqformer.predictive import RegressionEnsemble
 __all__ = ["RegressorCore"]
 
 
-class RegressorCore(BaseTransformerEstimator):
+class RegressorCore(TransformerCore):
     """A regressor without its public verbs, which stand in the subclass."""
 
-    def _fit_rows(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None,
-        seed: int,
-    ) -> None:
-        rows, targets, weight = self._validate_rows(X, y, sample_weight)
-        parts = part_rows(
-            len(rows),
-            validation_fraction=self.validation_fraction,
-            calibration_fraction=self._calibration_fraction(),
-            trains=not self._is_frozen(),
-            seed=seed,
-        )
-        self._scale(rows, targets, weight, parts.train)
-        inputs = self._scaled_inputs(rows)
-        targets = (targets - self.target_center_) / self.target_scale_
-        module = self._make_module(inputs, parts.train, seed)
-        passes = self._passes(module)
-        passes.check(inputs)
-        self.fit_times_: dict[str, float] = {}
-        if not self._is_frozen():
-            with self._timed("training"):
-                self.history_ = self._train(
-                    module, inputs, targets, weight, parts, seed
-                )
-        self._hold_out(passes, inputs, targets, weight, parts, seed)
-        self.seed_ = seed
-        self.device_ = str(self._device(module))
-        self._calibrate(passes)
-        self.module_ = module  # last: only now is the estimator fitted
-
-    def _calibration_fraction(self) -> float:
-        return self.calibration_fraction if self.interval == "conformal" else 0.0
+    _criterion = WeightedSquaredError
 
     def _validate_rows(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None
-    ) -> tuple[Float64Array, Float64Array, Float64Array]:
-        """Return X, y as (n, C) and weights, all float64, without rows of weight 0."""
-        with clear_about_strings():
-            inputs, targets = validate_data(
-                self,
-                X,
-                y,
-                dtype=np.float64,
-                multi_output=True,
-                y_numeric=True,
-                allow_nd=self._allows_more_dimensions(),
-                ensure_min_samples=MIN_SAMPLES,
-            )
+        self, X: UserInputs, y: ArrayLike, sample_weight: ArrayLike | None
+    ) -> tuple[ArrayInputs, AnyArray, Float64Array]:
+        """Return X, y as (n, C) and weights, without rows of weight 0."""
+        inputs, targets, weight = self._read_weighted(
+            X, y, sample_weight, multi_output=True, y_numeric=True
+        )
         targets = np.asarray(targets, dtype=np.float64)
         self.y_ndim_ = targets.ndim
         targets = targets.reshape(len(targets), -1)  # (n, C)
-        weight = check_sample_weight(sample_weight, inputs, ensure_non_negative=True)
-        kept = weight > 0
-        if kept.sum() < MIN_SAMPLES:
-            raise ValueError(
-                f"At least {MIN_SAMPLES} rows must have a positive sample_weight; got "
-                f"{int(kept.sum())} of {len(kept)}."
-            )
-        inputs, targets, weight = inputs[kept], targets[kept], weight[kept]
-        if not self._is_frozen():
+        if self._trains():
             _warn_of_constants(inputs, targets)
-        return inputs, targets, np.asarray(weight, dtype=np.float64) / weight.mean()
+        return inputs, targets, weight / weight.mean()
 
-    def _scale(
-        self, X: Float64Array, y: Float64Array, weight: Float64Array, train: IntArray
-    ) -> None:
-        """Learn the scales of inputs and targets from the training rows alone."""
-        self.n_outputs_ = y.shape[1]
-        self.feature_scaler_ = None
+    def _part(self, targets: AnyArray, seed: int) -> Parts:
+        conformal = self.interval == "conformal"
+        return part_rows(
+            len(targets),
+            validation_fraction=self.validation_fraction,
+            calibration_fraction=self.calibration_fraction if conformal else 0.0,
+            trains=self._trains(),
+            seed=seed,
+        )
+
+    def _learn_targets(
+        self, targets: AnyArray, weight: Float64Array, train: IntArray
+    ) -> AnyArray:
+        """Learn the scale of the targets from the training rows alone."""
+        self.n_outputs_ = targets.shape[1]
         self.target_center_ = np.zeros(self.n_outputs_)
         self.target_scale_ = np.ones(self.n_outputs_)
-        if self._is_frozen():
-            return  # a guest takes and gives its own units
-        scaler = StandardScaler().fit(y[train], sample_weight=weight[train])
-        self.target_center_, self.target_scale_ = scaler.mean_, scaler.scale_
-        if X.ndim == 2:
-            self.feature_scaler_ = StandardScaler().fit(
-                X[train], sample_weight=weight[train]
-            )
+        if self._trains():  # a guest that is used as it is gives its own units
+            scaler = StandardScaler().fit(targets[train], sample_weight=weight[train])
+            self.target_center_, self.target_scale_ = scaler.mean_, scaler.scale_
+        scaled: AnyArray = (targets - self.target_center_) / self.target_scale_
+        return scaled
 
-    def _make_module(self, inputs: AnyArray, train: IntArray, seed: int) -> nn.Module:
-        """Build the backbone, let it see the training rows, find its attention."""
-        with seeded(derive_seed(seed, "weights")):
-            module = make_backbone(
-                self.backbone, inputs.shape[1], self.n_outputs_, self.backbone_params
-            )
-            adapt = getattr(module, "adapt", None)
-            if adapt is not None and not self._is_frozen():
-                adapt(torch.from_numpy(inputs[train]))
-        find_attention_modules(module, self.layers)
-        return module.to(self._device(module))
-
-    def _device(self, module: nn.Module) -> torch.device:
-        """Where the module runs: a guest stays where it is."""
-        if self._is_frozen():
-            places = (tensor.device for tensor in _state(module))
-            return next(places, torch.device("cpu"))
-        return resolve_device(self.device)
-
-    def _passes(self, module: nn.Module) -> Passes:
-        return Passes(
-            module,
-            self.n_outputs_,
-            self.layers,
-            self._device(module),
-            self.predict_batch_size,
-            self.verbose,
-        )
-
-    def _train(
-        self,
-        module: nn.Module,
-        inputs: AnyArray,
-        targets: Float64Array,
-        weight: Float64Array,
-        parts: Parts,
-        seed: int,
-    ) -> list[dict[str, float]]:
-        """Train in place; returns the losses by epoch."""
-        recipe = TrainingRecipe(
-            self.max_epochs,
-            self.learning_rate,
-            self.weight_decay,
-            self._training_batch_size(len(parts.train)),
-            self.n_iter_no_change,
-        )
-        train, valid = (
-            _tensors(inputs, targets, weight, rows)
-            for rows in (parts.train, parts.validation)
-        )
-        return train_regressor(
-            module,
-            train,
-            valid,
-            recipe,
-            seed=derive_seed(seed, "training"),
-            device=self._device(module),
-            verbose=self.verbose,
-        )
-
-    def _training_batch_size(self, n_rows: int) -> int:
-        """About 50 steps an epoch on small tables, never more than 256 rows a step."""
-        if self.batch_size != "auto":
-            return int(self.batch_size)
-        return int(np.clip(2 ** round(np.log2(n_rows / 50)), 32, 256))
-
-    def _hold_out(
-        self,
-        passes: Passes,
-        inputs: AnyArray,
-        targets: Float64Array,
-        weight: Float64Array,
-        parts: Parts,
-        seed: int,
-    ) -> None:
+    def _keep(self, validation: HeldOut, calibration: HeldOut, seed: int) -> None:
         """Keep the rows that calibrate, and the size of the error on them."""
-        validation, calibration = (
-            HeldOut.run(passes, inputs[rows], targets[rows], weight[rows])
-            for rows in (parts.validation, parts.calibration)
-        )
         self.calibration_ = HeldOutCalibration(validation, calibration, seed)
         judged = calibration if len(calibration) else validation
         error = np.sqrt((judged.residuals() ** 2).mean(axis=0)) * self.target_scale_
@@ -213,13 +80,7 @@ class RegressorCore(BaseTransformerEstimator):
             with self._timed("conformal"):
                 self.calibration_.conformal(passes, n_draws, self.n_members, self.point)
 
-    @contextmanager
-    def _timed(self, stage: str) -> Iterator[None]:
-        start = perf_counter()
-        yield
-        self.fit_times_[stage] = perf_counter() - start
-
-    def _interval_ends(self, inputs: AnyArray, levels: Float64Array) -> Float64Array:
+    def _interval_ends(self, inputs: ArrayInputs, levels: Float64Array) -> Float64Array:
         """Return ends of shape (n, 2, n_levels[, n_outputs])."""
         if self.interval == "ensemble":
             return self._ensemble(inputs).interval(levels)
@@ -228,25 +89,27 @@ class RegressorCore(BaseTransformerEstimator):
         middle = point[:, None]
         return self._in_units(np.stack([middle - half, middle + half], axis=1))
 
-    def _quantiles(self, inputs: AnyArray, wanted: Float64Array) -> Float64Array:
+    def _quantiles(self, inputs: ArrayInputs, wanted: Float64Array) -> Float64Array:
         """Return quantiles of shape (n, n_quantiles[, n_outputs])."""
         if self.interval == "ensemble":
             return self._ensemble(inputs).quantile(wanted)
         point, spread = self._point_and_spread(inputs)
         level = np.abs(2 * wanted - 1)  # of the interval that ends at the quantile
-        half = np.zeros((len(inputs), len(wanted), self.n_outputs_))
+        half = np.zeros((count_rows(inputs), len(wanted), self.n_outputs_))
         apart = level > 0  # the median is the point itself
         if apart.any():
             half[:, apart] = self._conformal().half_width(spread, level[apart])
         side = np.sign(2 * wanted - 1)[:, None]
         return self._in_units(point[:, None] + side * half)
 
-    def _ensemble(self, inputs: AnyArray) -> RegressionEnsemble:
+    def _ensemble(self, inputs: ArrayInputs) -> RegressionEnsemble:
         seeds = member_seeds(self.seed_, self.n_members)
         members = self._passes(self.module_).members(inputs, self.n_draws_, seeds)
         return RegressionEnsemble(self._in_units(members))
 
-    def _point_and_spread(self, inputs: AnyArray) -> tuple[Float64Array, Float64Array]:
+    def _point_and_spread(
+        self, inputs: ArrayInputs
+    ) -> tuple[Float64Array, Float64Array]:
         """Return point and spread in the units of the module, (n, C) each."""
         passes = self._passes(self.module_)
         exact = passes.exact(inputs)
@@ -276,24 +139,9 @@ class RegressorCore(BaseTransformerEstimator):
         return values[..., 0] if self.y_ndim_ == 1 else values
 
 
-def _state(module: nn.Module) -> Iterator[torch.Tensor]:
-    yield from module.parameters()
-    yield from module.buffers()
-
-
-def _tensors(
-    inputs: AnyArray, targets: Float64Array, weight: Float64Array, rows: IntArray
-) -> Rows:
-    return Rows(
-        torch.from_numpy(inputs[rows]),
-        torch.from_numpy(targets[rows].astype(np.float32)),
-        torch.from_numpy(weight[rows].astype(np.float32)),
-    )
-
-
-def _warn_of_constants(X: Float64Array, y: Float64Array) -> None:
+def _warn_of_constants(X: ArrayInputs, y: AnyArray) -> None:
     """Warn of columns and targets that never change, which is rarely meant."""
-    if X.ndim == 2:
+    if not isinstance(X, dict) and X.ndim == 2:
         constant = np.flatnonzero(np.ptp(X, axis=0) == 0)
         if 0 < len(constant) < X.shape[1]:
             warnings.warn(

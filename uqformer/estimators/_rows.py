@@ -7,6 +7,7 @@ import numpy as np
 
 from uqformer._random import derive_seed
 from uqformer._typing import AnyArray, Float64Array, IntArray
+from uqformer.estimators._inputs import ArrayInputs, take_rows
 from uqformer.estimators._passes import Passes
 
 __all__ = ["HeldOut", "Parts", "part_rows"]
@@ -32,11 +33,13 @@ def part_rows(
     calibration_fraction: float,
     trains: bool,
     seed: int,
+    codes: IntArray | None = None,
 ) -> Parts:
     """Part shuffled rows by fractions; a frozen backbone needs no training part.
 
     Without a training part, validation and calibration share all rows in the
-    proportion of their fractions.
+    proportion of their fractions. Where `codes` tell classes, each class is spread
+    over the parts as evenly as its rows allow.
     """
     total = 1.0 if trains else validation_fraction + calibration_fraction
     n_validation = max(1, round(n_samples * validation_fraction / total))
@@ -53,8 +56,22 @@ def part_rows(
             f"{n_samples} rows, which leaves {n_train}. Lower them or add rows."
         )
     order = np.random.default_rng(derive_seed(seed, "parts")).permutation(n_samples)
+    if codes is not None:
+        order = _interleaved(order, codes)
     train, validation, calibration = np.split(order, [n_train, n_train + n_validation])
     return Parts(train, validation, calibration)
+
+
+def _interleaved(order: IntArray, codes: IntArray) -> IntArray:
+    """Mix shuffled rows so that any stretch holds each class in its proportion.
+
+    The only row of a class comes to the middle, and so to the training rows.
+    """
+    place = np.empty(len(order))
+    for code in np.unique(codes):
+        of_class = np.flatnonzero(codes[order] == code)
+        place[of_class] = (np.arange(len(of_class)) + 0.5) / len(of_class)
+    return order[np.argsort(place, kind="stable")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,41 +80,42 @@ class HeldOut:
 
     Parameters
     ----------
-    x : ndarray of shape (n, ...)
+    x : ndarray of shape (n, ...) or dict of such
         Inputs as the module takes them.
-    y : ndarray of shape (n, C)
-        Targets in the unit of the module's outputs.
+    y : ndarray of shape (n, C) or (n,)
+        Targets in the unit of the module's outputs, or codes of classes.
     exact : ndarray of shape (n, C)
         Exact pass, same unit.
     weight : ndarray of shape (n,)
         Sample weights, not all zero.
     """
 
-    x: AnyArray
-    y: Float64Array
+    x: ArrayInputs
+    y: AnyArray
     exact: Float64Array
     weight: Float64Array
 
     @classmethod
     def run(
-        cls, passes: Passes, x: AnyArray, y: Float64Array, weight: Float64Array
+        cls, passes: Passes, x: ArrayInputs, y: AnyArray, weight: Float64Array
     ) -> Self:
         """Run the exact pass over the rows and keep all together."""
-        return cls(x, y, passes.exact(x) if len(x) else np.empty_like(y), weight)
+        exact = passes.exact(x) if len(y) else np.empty((0, passes.n_outputs))
+        return cls(x, y, exact, weight)
 
     def __len__(self) -> int:
-        return len(self.x)
+        return len(self.y)
 
     def first(self, n_rows: int) -> Self:
         """Keep the first rows; they were shuffled, so these are as good as any."""
         kept = slice(0, n_rows)
-        return type(self)(
-            self.x[kept], self.y[kept], self.exact[kept], self.weight[kept]
-        )
+        x = take_rows(self.x, kept)
+        return type(self)(x, self.y[kept], self.exact[kept], self.weight[kept])
 
     def residuals(self) -> Float64Array:
         """Errors of the exact pass, target minus prediction, (n, C)."""
-        return self.y - self.exact
+        residuals: Float64Array = self.y - self.exact
+        return residuals
 
     def root_mean_square(self, mean_squares: Float64Array) -> float:
         """Root of the weighted mean over rows of (n, C) squares, outputs on a par."""

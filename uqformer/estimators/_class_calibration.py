@@ -1,0 +1,162 @@
+"""What a classifier learns from held-out rows, anew when a setting changes."""
+
+import warnings
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from uqformer._random import derive_seed, member_seeds
+from uqformer._typing import Float64Array
+from uqformer.calibration import ConformalSets, TemperatureCalibrator
+from uqformer.calibration._inputs import full_logits
+from uqformer.estimators._calibrated import SEARCH_ROWS, layers_key
+from uqformer.estimators._passes import Passes
+from uqformer.estimators._rows import HeldOut
+from uqformer.exceptions import CalibrationWarning
+
+__all__ = ["ClassSettings", "DrawsSearch", "HeldOutClassCalibration", "sharpened"]
+
+Conformal: TypeAlias = Literal["lac", "aps", "raps"]
+
+SEARCH_MEMBERS = 8
+"""Members behind each log loss: the first of those that will predict."""
+
+COARSE_DRAWS = (1, 4, 16, 64, 256, 1024)
+"""Numbers of draws tried first; then those half way to the neighbours of the best."""
+
+SAME_LOSS = 1e-6
+"""Log losses, in nats, nearer to each other than this are equal."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrawsSearch:
+    """What a search for the number of draws found.
+
+    Parameters
+    ----------
+    n_draws : int or None
+        Draws per attention row with the least log loss; None is the exact softmax.
+    losses : dict of int or None to float
+        Validation log loss of each number of draws tried, in nats.
+    """
+
+    n_draws: int | None
+    losses: dict[int | None, float]
+
+
+@dataclass(frozen=True, slots=True)
+class ClassSettings:
+    """The settings of an ensemble that its calibration depends on."""
+
+    n_draws: int | None
+    n_members: int
+    is_sharpened: bool
+
+
+@dataclass(slots=True)
+class HeldOutClassCalibration:
+    """Calibration on held-out rows, kept for each setting that was asked for.
+
+    Parameters
+    ----------
+    validation : HeldOut
+        Rows that stopped the training; they choose `n_draws` and the temperature.
+    calibration : HeldOut
+        Rows that nothing has seen; empty where no sets are wanted.
+    seed : int
+        The estimator's one seed.
+    """
+
+    validation: HeldOut
+    calibration: HeldOut
+    seed: int
+    searches: dict[object, DrawsSearch] = field(default_factory=dict)
+    temperatures: dict[object, float] = field(default_factory=dict)
+    sets: dict[object, ConformalSets] = field(default_factory=dict)
+
+    def search(self, passes: Passes) -> DrawsSearch:
+        """Find the number of draws of least log loss on the validation rows."""
+        key = layers_key(passes.layers)
+        if key not in self.searches:
+            self.searches[key] = self._search(passes)
+        return self.searches[key]
+
+    def temperature(self, passes: Passes, settings: ClassSettings) -> float:
+        """Find what the logarithms of the mean probabilities are divided by."""
+        if not settings.is_sharpened:
+            return 1.0
+        key = (layers_key(passes.layers), settings)
+        if key not in self.temperatures:
+            rows = self.validation
+            proba = self._mean_proba(passes, rows, settings)
+            calibrator = TemperatureCalibrator(
+                input="proba", classes=np.arange(passes.n_outputs)
+            ).fit(proba, rows.y, sample_weight=rows.weight)
+            self.temperatures[key] = calibrator.temperature_
+        return self.temperatures[key]
+
+    def conformal(
+        self, passes: Passes, settings: ClassSettings, method: Conformal
+    ) -> ConformalSets:
+        """Score the calibration rows."""
+        key = (layers_key(passes.layers), settings, method)
+        if key not in self.sets:
+            rows = self.calibration
+            proba = self._mean_proba(passes, rows, settings)
+            log_proba = sharpened(proba, self.temperature(passes, settings))
+            self.sets[key] = ConformalSets(
+                method,
+                input="proba",
+                classes=np.arange(passes.n_outputs),
+                random_state=derive_seed(self.seed, "sets"),
+            ).fit(np.exp(log_proba), rows.y)
+        return self.sets[key]
+
+    def _mean_proba(
+        self, passes: Passes, rows: HeldOut, settings: ClassSettings
+    ) -> Float64Array:
+        seeds = member_seeds(self.seed, settings.n_members)
+        return passes.mixture(rows.x, settings.n_draws, seeds).proba
+
+    def _search(self, passes: Passes) -> DrawsSearch:
+        rows = self.validation.first(SEARCH_ROWS)
+        quiet = replace(passes, verbose=0)
+        seeds = member_seeds(self.seed, SEARCH_MEMBERS)
+
+        def log_loss(n_draws: int | None) -> float:
+            proba = quiet.mixture(rows.x, n_draws, seeds).proba
+            of_truth = full_logits(proba, "proba")[np.arange(len(rows)), rows.y]
+            return float(-np.average(of_truth, weights=rows.weight))
+
+        losses = {n_draws: log_loss(n_draws) for n_draws in (*COARSE_DRAWS, None)}
+        best = _most_draws(losses)
+        if best is not None:
+            between = {best // 2, best * 2} & set(range(1, COARSE_DRAWS[-1]))
+            losses |= {n_draws: log_loss(n_draws) for n_draws in sorted(between)}
+            best = _most_draws(losses)
+        if best is None:
+            warnings.warn(
+                "No number of draws lowers the log loss of the validation rows, so "
+                f"n_draws_=None leaves all members equal; got {losses[None]:.4g} for "
+                f"the exact softmax and {losses[COARSE_DRAWS[-1]]:.4g} for "
+                f"{COARSE_DRAWS[-1]} draws. Set n_draws to a number to have members "
+                "that differ.",
+                CalibrationWarning,
+                stacklevel=2,
+            )
+        return DrawsSearch(best, losses)
+
+
+def sharpened(proba: Float64Array, temperature: float) -> Float64Array:
+    """Return logarithms of probabilities (n, C) raised to 1 / temperature."""
+    logits = full_logits(proba, "proba") / temperature
+    log_proba: Float64Array = logits - np.logaddexp.reduce(logits, axis=1)[:, None]
+    return log_proba
+
+
+def _most_draws(losses: dict[int | None, float]) -> int | None:
+    """Return the number of draws of least loss, the largest of equals."""
+    least = min(losses.values())
+    tied = [n for n, loss in losses.items() if loss <= least + SAME_LOSS]
+    return None if None in tied else max(n for n in tied if n is not None)
