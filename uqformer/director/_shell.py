@@ -1,0 +1,142 @@
+"""A model without its blocks: its embedding before, its head after, a walk between."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from copy import deepcopy
+from typing import Any, TypeAlias
+
+from torch import Tensor, nn
+
+from uqformer.director._blocks import (
+    Inputs,
+    call_model,
+    find_blocks,
+    state_of,
+    visible_keys,
+    with_state,
+)
+from uqformer.director._cut import BlockCut, Output, hollow, silenced
+
+__all__ = ["Shell", "Walk"]
+
+Walk: TypeAlias = Callable[[Tensor, Tensor | None], Tensor]
+"""From the tokens (N, T, D) that enter the blocks, and the keys that may be seen, to
+the tokens (N, T, D) that leave the last attention."""
+
+
+class _ThreadState(threading.local):
+    """The walk of this thread: another may run the same shell with its own."""
+
+    walk: Walk | None = None
+
+
+_state = _ThreadState()
+
+
+class Shell(nn.Module):
+    """A copy of a model whose blocks are gone but for the rest of the last one.
+
+    The model's own code still runs: it embeds its input, makes its masks, and reads its
+    head. Where it calls its first block the walk is taken instead, and where it calls
+    its last one, what follows that block's attention. Weights of the blocks between
+    are not copied.
+
+    Parameters
+    ----------
+    model : nn.Module
+        The model; it is left as it is.
+
+    cuts : tuple of BlockCut
+        Where its blocks are cut.
+
+    share : bool, default=False
+        Whether the weights are those of `model` itself, for a head that is not trained,
+        or copies of them.
+    """
+
+    def __init__(
+        self, model: nn.Module, cuts: tuple[BlockCut, ...], *, share: bool = False
+    ) -> None:
+        super().__init__()
+        _, blocks = find_blocks(model)
+        memo: dict[int, Any] = {}
+        for index, (block, cut) in enumerate(zip(blocks, cuts, strict=True)):
+            is_last = index == len(cuts) - 1
+            rest = silenced(block, cut, share=share) if is_last else None
+            is_causal = getattr(block.get_submodule(cut.attention), "is_causal", False)
+            memo[id(block)] = _StandIn(
+                block, rest, cut.outputs[""], index == 0, is_causal is True
+            )
+        if share:
+            inside = {id(tensor) for tensor in blocks.parameters()}
+            memo |= {
+                id(tensor): tensor
+                for tensor in [*model.parameters(), *model.buffers()]
+                if id(tensor) not in inside
+            }
+        self.model = deepcopy(model, memo)
+        for module in self.model.modules():
+            if isinstance(module, nn.TransformerEncoder):
+                # it would nest padded tokens, which no walk could follow
+                module.use_nested_tensor = False
+        self.eval()
+
+    def forward(self, x: Inputs, walk: Walk) -> Tensor:
+        """Predict from `x` with `walk` in place of the blocks."""
+        with _taking(walk):
+            return call_model(self.model, x)
+
+
+@contextmanager
+def _taking(walk: Walk) -> Iterator[None]:
+    outer = _state.walk
+    _state.walk = walk
+    try:
+        yield
+    finally:
+        _state.walk = outer
+
+
+class _StandIn(nn.Module):
+    """Stands where a block stood: takes the walk if first, ends it if last."""
+
+    def __init__(
+        self,
+        block: nn.Module,
+        rest: nn.Module | None,
+        output: Output,
+        is_first: bool,
+        is_causal: bool,
+    ) -> None:
+        super().__init__()
+        # models read attributes of their blocks; they are kept, without the weights
+        self.__dict__["_stands_for"] = hollow(block)
+        self.rest = rest
+        self.output = output
+        self.is_first = is_first
+        self.is_causal = is_causal
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if "_stands_for" not in self.__dict__:
+                raise
+            return getattr(self.__dict__["_stands_for"], name)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Pass the tokens (N, T, D) on, in the way that the block returned them."""
+        call = args, kwargs
+        state = state_of(call)
+        if self.is_first:
+            if _state.walk is None:
+                raise RuntimeError("A shell needs a walk; call it as shell(x, walk).")
+            visible = visible_keys(call, is_causal=self.is_causal)
+            state = _state.walk(state, visible)
+        if self.rest is not None:
+            # queries that are the first tokens of the state stay the first tokens
+            args, kwargs = with_state(call, state, all_ask=False)
+            return self.rest(*args, **kwargs)
+        n_returned = self.output.n_returned
+        return (state, *[None] * (n_returned - 1)) if n_returned else state
