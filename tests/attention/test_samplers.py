@@ -116,12 +116,12 @@ def test_kept_noise_changes_nothing(name: str, monkeypatch) -> None:
         for n_queries, n_keys in calls:
             scores = torch.randn(4, 2, n_queries, n_keys, generator=generator)
             probs = torch.softmax(scores, dim=-1)
-            drawn.append(draws.draw([8, 9], 1, probs))
+            drawn.append(draws.draw([8, 9], "a", 1, probs))
         return drawn
 
-    kept = weights(MemberDraws(make_sampler(name, 3)))
+    kept = weights(MemberDraws({"a": make_sampler(name, 3)}))
     monkeypatch.setattr(samplers, "BYTES_KEPT", 0)
-    anew = weights(MemberDraws(make_sampler(name, 3)))
+    anew = weights(MemberDraws({"a": make_sampler(name, 3)}))
     assert all(map(torch.equal, kept, anew))
 
 
@@ -129,11 +129,11 @@ def test_noise_is_made_once_for_all_batches(monkeypatch) -> None:
     sampler, made = make_sampler("multinomial", 3), []
     noise = sampler.noise
     monkeypatch.setattr(sampler, "noise", lambda *a: made.append(a) or noise(*a))
-    draws, probs = MemberDraws(sampler), torch.full((2, 1, 2, 2), 0.5)
+    draws, probs = MemberDraws({"a": sampler}), torch.full((2, 1, 2, 2), 0.5)
     for _ in range(5):
-        draws.draw([1, 2], 0, probs)
+        draws.draw([1, 2], "a", 0, probs)
     assert len(made) == 2
-    draws.draw([1, 2], 1, probs)
+    draws.draw([1, 2], "a", 1, probs)
     assert len(made) == 4
 
 

@@ -4,7 +4,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from uqformer.attention import find_attention_modules, stochastic_attention
+from uqformer.attention import (
+    find_attention_modules,
+    forward_members,
+    stochastic_attention,
+)
 from uqformer.attention._watch import AttentionTap, answering
 from uqformer.exceptions import AttentionNotRedrawnError
 
@@ -84,3 +88,29 @@ def test_modules_that_are_missed_are_named(make_family) -> None:
         answering(family.model, selected, lambda module, n, probs: probs),
     ):
         pass
+
+
+def test_modules_with_numbers_of_their_own(make_family):
+    """Each spreads as with its number alone; the others are left alone."""
+    family = make_family("by-seam")
+    model, x = family.model, family.inputs["x"]
+    first, *_, last = find_attention_modules(model)
+
+    def redraw(n_draws, **kwargs):
+        with stochastic_attention(model, n_draws=n_draws, seed=3, **kwargs):
+            return model(x)
+
+    assert torch.equal(redraw({first: 4, last: 4}), redraw(4, layers=[first, last]))
+    assert torch.equal(redraw({last: 9}), redraw(9, layers=[last]))
+    # many draws in one leave the other's alone
+    torch.testing.assert_close(
+        redraw({first: 4, last: 10**6}), redraw({first: 4}), atol=2e-2, rtol=0
+    )
+    with pytest.raises(ValueError, match="layers must be left at 'all'"):
+        redraw({first: 4}, layers=[first])
+    with pytest.raises(ValueError, match="n_draws must be at least 1"):
+        redraw({first: 4, last: 0})
+    with pytest.raises(ValueError, match="does not have"):
+        redraw({"nowhere": 4})
+    members = forward_members(model, [x], n_draws={first: 4, last: 2}, seeds=[3, 4])
+    torch.testing.assert_close(next(members)[2], redraw({first: 4, last: 2}))

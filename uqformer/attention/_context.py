@@ -1,7 +1,8 @@
 """The one door: redraw chosen attention inside a `with` block, then leave no trace."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -13,14 +14,17 @@ from uqformer.attention._prefix import SharedPrefix
 from uqformer.attention._samplers import MemberDraws, SamplerName, make_sampler
 from uqformer.attention._watch import AttentionTap, answering
 
-__all__ = ["check_call", "make_draws", "redrawing", "stochastic_attention"]
+__all__ = ["Draws", "check_call", "redrawing", "select", "stochastic_attention"]
+
+Draws: TypeAlias = float | Mapping[str, float] | None
+"""Draws per attention row: one number for all modules, one for each, or none."""
 
 
 @contextmanager
 def stochastic_attention(
     model: nn.Module,
     *,
-    n_draws: float | None,
+    n_draws: Draws,
     seed: int,
     layers: LayerSelection = "all",
     sampler: SamplerName = "multinomial",
@@ -38,9 +42,10 @@ def stochastic_attention(
         Any transformer, in evaluation mode. Call it, not its parts: each call of
         `model` itself starts the member anew.
 
-    n_draws : int, float or None
+    n_draws : int, float, mapping of str to them, or None
         Multinomial trials per attention row, a whole number of at least 1. Fewer trials
-        spread the members further apart. None leaves the softmax as it is. Other
+        spread the members further apart. None leaves the softmax as it is. A mapping
+        gives modules, by name, numbers of their own, and redraws no others. Other
         samplers take any number in their range.
 
     seed : int
@@ -111,9 +116,8 @@ def stochastic_attention(
     >>> torch.stack(members).std(dim=0).mean() > 0.01
     tensor(True)
     """
-    selected = find_attention_modules(model, layers)
     check_call(model, [seed])
-    draws = make_draws(sampler, n_draws)
+    selected, draws = select(model, layers, sampler, n_draws)
     with redrawing(model, selected, draws, [seed]) as tap:
         yield tap
 
@@ -129,9 +133,25 @@ def check_call(model: nn.Module, seeds: Sequence[int]) -> None:
         check_seed(seed)
 
 
-def make_draws(sampler: SamplerName, n_draws: float | None) -> MemberDraws | None:
-    """Check a sampler and its concentration; None leaves the softmax as it is."""
-    return None if n_draws is None else MemberDraws(make_sampler(sampler, n_draws))
+def select(
+    model: nn.Module, layers: LayerSelection, sampler: SamplerName, n_draws: Draws
+) -> tuple[dict[str, nn.Module], MemberDraws | None]:
+    """Find the modules to redraw, and how; no draws leave the softmax as it is."""
+    if isinstance(n_draws, Mapping):
+        if layers != "all":
+            raise ValueError(
+                "n_draws names the modules to redraw, so layers must be left at 'all'; "
+                f"got layers={layers!r} and n_draws for {list(n_draws)}."
+            )
+        selected = find_attention_modules(model, list(n_draws))
+        own = {name: make_sampler(sampler, number) for name, number in n_draws.items()}
+        return selected, MemberDraws(own)
+    selected = find_attention_modules(model, layers)
+    if n_draws is None:
+        return selected, None
+    return selected, MemberDraws(
+        dict.fromkeys(selected, make_sampler(sampler, n_draws))
+    )
 
 
 @contextmanager
@@ -149,7 +169,7 @@ def redrawing(
         return
 
     def answer(name: str, n_before: int, probs: Tensor) -> Tensor:
-        return draws.draw(seeds, n_before, probs)
+        return draws.draw(seeds, name, n_before, probs)
 
     with answering(model, selected, answer, n_members=len(seeds), prefix=prefix) as tap:
         yield tap

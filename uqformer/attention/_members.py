@@ -6,8 +6,8 @@ from typing import Any, TypeAlias
 from torch import Tensor, nn
 
 from uqformer._typing import LayerSelection
-from uqformer.attention._context import check_call, make_draws, redrawing
-from uqformer.attention._locate import find_attention_modules, uses_seam
+from uqformer.attention._context import Draws, check_call, redrawing, select
+from uqformer.attention._locate import uses_seam
 from uqformer.attention._prefix import SharedPrefix
 from uqformer.attention._samplers import MemberDraws, SamplerName
 
@@ -24,7 +24,7 @@ def forward_members(
     model: nn.Module,
     batches: Iterable[Batch],
     *,
-    n_draws: float | None,
+    n_draws: Draws,
     seeds: Sequence[int],
     layers: LayerSelection = "all",
     sampler: SamplerName = "multinomial",
@@ -42,9 +42,10 @@ def forward_members(
     batches : iterable of Tensor or of dict of str to Tensor
         Batches of rows. A dict is handed over as keyword arguments.
 
-    n_draws : int, float or None
-        Multinomial trials per attention row, or the concentration of another sampler.
-        None leaves the softmax as it is, and makes all members equal.
+    n_draws : int, float, mapping of str to them, or None
+        Multinomial trials per attention row, or the concentration of another sampler,
+        for all modules or for each by name. None leaves the softmax as it is, and makes
+        all members equal.
 
     seeds : sequence of int
         One seed for each member.
@@ -99,8 +100,7 @@ def forward_members(
     if len(seeds) == 0:
         raise ValueError("seeds must hold one seed for each member; got seeds=[].")
     check_call(model, seeds)
-    selected = find_attention_modules(model, layers)
-    draws = make_draws(sampler, n_draws)
+    selected, draws = select(model, layers, sampler, n_draws)
     # a generator would check nothing before its first value is asked for
     return _run(model, selected, batches, draws, seeds, forward or _call)
 

@@ -1,7 +1,7 @@
 """Three ways to redraw a row of probabilities, alike in mean and covariance."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from numbers import Real
 from typing import Literal, Protocol, TypeAlias, get_args
 
@@ -274,28 +274,37 @@ class MemberDraws:
     before, redrawn or not, so it is the same whichever other modules are redrawn.
     """
 
-    def __init__(self, sampler: Sampler) -> None:
-        self._sampler = sampler
-        self._kept: dict[tuple[int, ...], Tensor] = {}
+    def __init__(self, samplers: Mapping[str, Sampler]) -> None:
+        self._samplers = samplers
+        self._kept: dict[tuple[int | str, ...], Tensor] = {}
         self._n_bytes = 0
 
-    def draw(self, seeds: Sequence[int], n_before: int, probs: Tensor) -> Tensor:
-        """Redraw `probs` (M * N, H, T, S), where the M seeds each have N rows."""
-        noise = [self._noise(seed, n_before, *probs.shape[1:]) for seed in seeds]
+    def draw(
+        self, seeds: Sequence[int], name: str, n_before: int, probs: Tensor
+    ) -> Tensor:
+        """Redraw `probs` (M * N, H, T, S) of a module, where each seed has N rows."""
+        sampler, size = self._samplers[name], tuple(probs.shape[1:])
+        noise = [self._noise(sampler, seed, name, n_before, size) for seed in seeds]
         stacked = noise[0][None] if len(noise) == 1 else torch.stack(noise)
-        return self._sampler.weights(probs, stacked)  # (M * N, H, T, S)
+        return sampler.weights(probs, stacked)  # (M * N, H, T, S)
 
     def _noise(
-        self, seed: int, n_before: int, n_heads: int, n_queries: int, n_keys: int
+        self,
+        sampler: Sampler,
+        seed: int,
+        name: str,
+        n_before: int,
+        size: tuple[int, ...],
     ) -> Tensor:
-        key = (seed, n_before, n_heads, n_keys * self._sampler.needs_keys)
+        n_heads, n_queries, n_keys = size
+        key = (seed, name, n_before, n_heads, n_keys * sampler.needs_keys)
         noise = self._kept.get(key)
         if noise is None or len(noise) < n_queries:
-            noise = self._sampler.noise((seed, n_before), n_queries, n_heads, n_keys)
+            noise = sampler.noise((seed, n_before), n_queries, n_heads, n_keys)
             self._keep(key, noise)
         return noise[:n_queries]
 
-    def _keep(self, key: tuple[int, ...], noise: Tensor) -> None:
+    def _keep(self, key: tuple[int | str, ...], noise: Tensor) -> None:
         replaced = self._kept.get(key)
         n_bytes = noise.nbytes - (0 if replaced is None else replaced.nbytes)
         if self._n_bytes + n_bytes <= BYTES_KEPT:
