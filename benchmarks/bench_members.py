@@ -24,7 +24,7 @@ from uqformer.attention import forward_members
 from uqformer.attention._kernel import has_kernel
 from uqformer.backbones import FTTransformer
 
-N_ROUNDS = 5
+N_ROUNDS = 3
 
 
 @dataclass

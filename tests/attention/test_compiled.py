@@ -26,7 +26,7 @@ def test_compiles_where_nothing_can_be_kept(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("n_draws", [1, 3, 8])
 def test_few_draws_among_many_keys_are_those_of_the_guide(n_draws: int) -> None:
-    """The draw looks for its key from 8 keys a draw on; the counts do not change."""
+    """The draw looks for its key from 32 keys a draw on; counts do not change."""
     rng = np.random.default_rng(0)
     n_keys = _compiled.KEYS_PER_DRAW * n_draws
     few, many = n_keys - 1, n_keys  # keys on either side of the choice

@@ -19,7 +19,10 @@ __all__ = ["draw"]
 Array: TypeAlias = NDArray[Any]
 Function: TypeAlias = Callable[..., Any]
 
-KEYS_PER_DRAW = 8
+uint = np.uint64
+"""Kind of index: numba would look at every other kind for being negative."""
+
+KEYS_PER_DRAW = 32
 """With more keys than this for each draw, a draw looks for its key."""
 
 
@@ -40,84 +43,73 @@ def inlined(function: Function) -> Function:
 
 @inlined
 def fill_guide(
-    uniforms: Array, g: int, t: int, h: int, scaled: Array, guide: Array, k: int
+    uniforms: Array, g: int, t: int, h: int, n_steps: int, scaled: Array, guide: Array
 ) -> None:
     """Bring uniforms to the unit of steps, and count those below each step's start."""
-    n_steps, count = guide.shape[1] - 1, 0
+    count = uint(0)
     for i in range(uniforms.shape[-1]):
-        scaled[k, i] = uniforms[g, t, h, i] * np.float64(n_steps)
+        scaled[i] = uniforms[g, t, h, i] * np.float64(n_steps)
     for step in range(n_steps + 1):
-        while scaled[k, count] < step:
-            count += 1
-        guide[k, step] = count
+        while scaled[count] < step:
+            count += uint(1)
+        guide[step] = count
 
 
 @inlined
-def count_below(
-    cdf: Array, scaled: Array, guide: Array, k: int, target: Array, at: int
-) -> None:
+def count_below(cdf: Array, scaled: Array, guide: Array, target: Array) -> None:
     """Fill one row of weights from the counts below each edge, through the guide."""
-    n_draws, n_keys = scaled.shape[1] - 2, len(cdf)
-    to_steps, share = (guide.shape[1] - 1) / cdf[n_keys - 1], 1.0 / n_draws
-    before = 0
+    n_draws, n_steps, n_keys = len(scaled) - 2, len(guide) - 1, len(cdf)
+    to_steps, share = n_steps / cdf[n_keys - 1], 1.0 / n_draws
+    before = uint(0)
     for s in range(n_keys - 1):
         edge = cdf[s] * to_steps
-        count = guide[k, np.int32(edge)]
+        count = uint(guide[uint(np.uint32(edge))])
         # no branch to guess for the first, and there is seldom a second
-        count += int(scaled[k, count] < edge)
-        while scaled[k, count] < edge:
-            count += 1
-        target[at + s] = (count - before) * share
+        count += uint(scaled[count] < edge)
+        while scaled[count] < edge:
+            count += uint(1)
+        target[s] = np.int64(count - before) * share
         before = count
     # by what is left, so that no draw is lost to rounding
-    target[at + n_keys - 1] = (n_draws - before) * share
+    target[n_keys - 1] = (n_draws - np.int64(before)) * share
 
 
 @inlined
-def find_keys(
-    cdf: Array, scaled: Array, k: int, n_steps: int, target: Array, at: int
-) -> None:
+def find_keys(cdf: Array, scaled: Array, n_steps: int, target: Array) -> None:
     """Fill one row of weights by looking for the key of each draw."""
-    n_draws, n_keys = scaled.shape[1] - 2, len(cdf)
+    n_draws, n_keys = len(scaled) - 2, len(cdf)
     share, from_steps = 1.0 / n_draws, cdf[n_keys - 1] / n_steps
-    for s in range(n_keys):
-        target[at + s] = 0
-    count, before = 0, -1
+    target[:] = 0
+    count, before = 0, uint(n_keys)
     for i in range(n_draws):
-        wanted = scaled[k, i] * from_steps
-        key, n_left = 0, n_keys
+        wanted = scaled[i] * from_steps
+        key, n_left = uint(0), uint(n_keys)
         while n_left > 1:
-            half = n_left >> 1
-            key += half * int(cdf[key + half - 1] <= wanted)
+            half = n_left >> uint(1)
+            key += half * uint(cdf[key + half - uint(1)] <= wanted)
             n_left -= half
         # draws are sorted, so those of one key follow each other
         count = count + 1 if key == before else 1
-        target[at + key] = count * share
+        target[key] = count * share
         before = key
 
 
 @inlined
 def draw_row(
-    source: Array,
-    at: int,
-    cdf: Array,
-    scaled: Array,
-    guide: Array,
-    k: int,
-    target: Array,
+    probs: Array, cdf: Array, scaled: Array, guide: Array, target: Array
 ) -> None:
-    """Redraw the probabilities that begin at `at` with the uniforms of tile row `k`."""
-    n_keys, n_draws, n_steps = len(cdf), scaled.shape[1] - 2, guide.shape[1] - 1
+    """Redraw one row of attention."""
+    n_keys, n_draws = len(cdf), len(scaled) - 2
     total = 0.0
     for s in range(n_keys):
-        total += source[at + s]
+        total += probs[s]
         cdf[s] = total
     if not total > 0:  # masked as a whole, or NaN
-        target[at : at + n_keys] = total
+        target[:] = total
     elif n_draws * KEYS_PER_DRAW <= n_keys:
-        find_keys(cdf, scaled, k, n_steps, target, at)
+        find_keys(cdf, scaled, len(guide) - 1, target)
     else:
-        count_below(cdf, scaled, guide, k, target, at)
+        count_below(cdf, scaled, guide, target)
 
 
 @compiled
@@ -131,21 +123,25 @@ def draw(
     last: int,
 ) -> None:
     """Redraw samples `first` to `last` of probs (G, N, H, T, S) into weights."""
-    n_groups, n_rows, n_heads, n_queries, n_keys = probs.shape
-    # flat, since a view of each row would be counted in and out
-    source, target = probs.reshape(-1), weights.reshape(-1)
+    n_groups, _, n_heads, n_queries, n_keys = probs.shape
+    n_draws = uniforms.shape[-1]
     # two infinities stay behind the last uniform, where every count ends
-    scaled = np.full((n_tile, uniforms.shape[-1] + 2), np.inf)
-    guide = np.empty((n_tile, n_steps + 1), np.int32)
+    scaled = np.full((n_tile, n_draws + 2), np.inf)
+    guide = np.empty((n_tile, n_steps + 1), np.uint32)
     cdf = np.empty(n_keys)
     for g in range(n_groups):
         for h in range(n_heads):
             for start in range(0, n_queries, n_tile):
                 stop = min(start + n_tile, n_queries)
                 for t in range(start, stop):
-                    fill_guide(uniforms, g, t, h, scaled, guide, t - start)
+                    k = t - start
+                    fill_guide(uniforms, g, t, h, n_steps, scaled[k], guide[k])
                 for n in range(first, last):
                     for t in range(start, stop):
-                        row = ((g * n_rows + n) * n_heads + h) * n_queries + t
-                        at = row * n_keys
-                        draw_row(source, at, cdf, scaled, guide, t - start, target)
+                        draw_row(
+                            probs[g, n, h, t],
+                            cdf,
+                            scaled[t - start],
+                            guide[t - start],
+                            weights[g, n, h, t],
+                        )
