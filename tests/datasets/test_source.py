@@ -51,7 +51,7 @@ def test_all_files_or_none(tmp_path: Path, register: Any) -> None:
     source = open_source(tmp_path, False)
     assert source.local("a/one", "a/two") == [first, second]
     second.unlink()
-    assert source.local("a/one", "a/two") is None
+    assert source.local("a/one", "a/two") == []
 
 
 def test_a_damaged_file_raises(tmp_path: Path, register: Any) -> None:

@@ -77,8 +77,8 @@ def fetch_mnist(
     """
     check_choice("subset", subset, ("test", "train"))
     source = open_source(data_home, download_if_missing)
-    found = source.local(MNIST_FILE) if subset == "test" else None
-    if found is not None:
+    found = source.local(MNIST_FILE) if subset == "test" else []
+    if found:
         with np.load(found[0], allow_pickle=False) as file:
             X, y = file["x"], file["y"].astype(np.int64)
         digits = [str(digit) for digit in range(10)]
@@ -151,7 +151,7 @@ def fetch_omniglot(
     """
     source = open_source(data_home, download_if_missing)
     found = source.local(OMNIGLOT_FILE)
-    if found is not None:
+    if found:
         with np.load(found[0], allow_pickle=False) as file:
             X, y = file["x"], file["y"].astype(np.int64)
             names = file["char_names"].tolist()

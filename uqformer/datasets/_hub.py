@@ -31,7 +31,7 @@ def load_hub_images(
     An error names the file that would do `instead`, where that is another one.
     """
     name = f"{images.name}/{images.name}_{subset}.npz"
-    if source.local(name) is None:
+    if not source.local(name):
         with source.public(f"Hugging Face ({images.path})", instead or name):
             _fetch(source, images, subset, name)
     return read_images(source, name)

@@ -277,7 +277,7 @@ def _cifar10(
     source = open_source(data_home, download_if_missing)
     name = CIFAR10_FILES[subset]
     found = source.local(name)
-    if found is not None:
+    if found:
         return _decode(found[0])
     return load_hub_images(source, CIFAR10, subset, instead=name)
 

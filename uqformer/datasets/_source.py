@@ -30,11 +30,11 @@ class Source:
     folder: Path
     download_if_missing: bool
 
-    def local(self, *names: str) -> list[Path] | None:
-        """Return the verified files, or None if one of them is not in the folder."""
+    def local(self, *names: str) -> list[Path]:
+        """Return the verified files, or none if one of them is not in the folder."""
         paths = [self.folder / name for name in names]
         if not all(path.is_file() for path in paths):
-            return None
+            return []
         for name, path in zip(names, paths, strict=True):
             _verify(path, name)
         return paths
@@ -67,7 +67,7 @@ class Source:
         An error names the file that would do `instead`, where that is another one.
         """
         found = self.local(name)
-        if found is not None:
+        if found:
             return found[0]
         path = self.folder / name
         with self.public(url, instead or name), written_whole(path) as unfinished:

@@ -78,7 +78,7 @@ def fetch_adult(
     names = ("tabular/adult_train.csv.gz", "tabular/adult_test.csv.gz")
     source = open_source(data_home, download_if_missing)
     found = source.local(*names)
-    if found is not None:
+    if found:
         parts = [_read(path) for path in found]
         frame = import_extra("pandas").concat(parts, ignore_index=True)
         rows = np.arange(len(frame))
@@ -313,7 +313,7 @@ def _one_file(
     """Read a table from its one file, or from where `public` has it."""
     source = open_source(data_home, download_if_missing)
     found = source.local(name)
-    return public(source) if found is None else _read(found[0])
+    return _read(found[0]) if found else public(source)
 
 
 def _read(path: Path) -> Any:

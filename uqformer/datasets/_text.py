@@ -148,7 +148,7 @@ def fetch_imdb(
     source = open_source(data_home, download_if_missing)
     part, whole = f"imdb/{subset}5k.csv.gz", f"imdb/{subset}.csv.gz"
     found = source.local(part) or source.local(whole)
-    if found is None:
+    if not found:
         with source.public(f"Hugging Face ({IMDB_PATH})", part):
             _keep_imdb(source, subset, whole)
         found = [source.folder / whole]

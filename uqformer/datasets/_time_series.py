@@ -82,7 +82,7 @@ def fetch_ett(
     check_choice("name", name, ETT_PER_HOUR)
     source = open_source(data_home, download_if_missing)
     found = source.local(f"ts/{name}.csv.gz")
-    if found is None:
+    if not found:
         found = [source.download(f"{ETT_URL}/{name}.csv", f"ts/{name}.csv")]
     pandas = import_extra("pandas")
     frame = pandas.read_csv(found[0], index_col="date", parse_dates=True)
@@ -164,7 +164,7 @@ def fetch_era5_t2m(
     """
     source = open_source(data_home, download_if_missing)
     found = source.local(ERA5_FILE)
-    fields = _read_grib(source) if found is None else _read_weather(found[0])
+    fields = _read_weather(found[0]) if found else _read_grib(source)
     return Bunch(
         **fields,
         DESCR=describe(

@@ -166,7 +166,7 @@ def fetch_uci(
         )
     source = open_source(data_home, download_if_missing)
     found = source.local(f"uci/{name}.npz")
-    if found is not None:
+    if found:
         X, y, train, test = _read_folder(found[0], split)
     else:
         X, y, train, test = _read_repository(source, name, table.folder, split)
