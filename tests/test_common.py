@@ -1,17 +1,31 @@
 """scikit-learn's own contract, for every public estimator."""
 
+from functools import partial
 from typing import Any
 
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from uqformer import StochasticAttentionClassifier, StochasticAttentionRegressor
+from uqformer import (
+    DirectorClassifier,
+    DirectorRegressor,
+    StochasticAttentionClassifier,
+    StochasticAttentionRegressor,
+)
+from uqformer.backbones import FTTransformer
 
-TINY = {
-    "max_epochs": 8,
-    "n_members": 4,
+SHAPE = {"d_token": 16, "n_heads": 2, "n_blocks": 2}
+TINY = {"max_epochs": 8, "n_members": 4, "n_draws": 8}
+NAMED = TINY | {"backbone_params": SHAPE}  # is given tables
+CALLED = TINY | {"backbone": partial(FTTransformer, **SHAPE)}  # is given numbers
+DISTILLED = {
+    "max_epochs": 2,
+    "distil_epochs": 15,
+    "distil_learning_rate": 1e-2,
+    "n_chains": 3,
     "n_draws": 8,
-    "backbone_params": {"d_token": 16, "n_heads": 2, "n_blocks": 2},
+    "performance_weight": 10.0,
+    "backbone": CALLED["backbone"],
 }
 
 EXCUSED = {
@@ -29,9 +43,12 @@ def excused_checks(estimator: Any) -> dict[str, str]:
 @pytest.mark.filterwarnings("ignore::uqformer.exceptions.UQFormerWarning")
 @parametrize_with_checks(
     [
-        StochasticAttentionRegressor(**TINY),
-        StochasticAttentionRegressor(**TINY, interval="ensemble", point="mean"),
-        StochasticAttentionClassifier(**TINY),
+        StochasticAttentionRegressor(**NAMED),
+        StochasticAttentionRegressor(**CALLED, interval="ensemble", point="mean"),
+        StochasticAttentionClassifier(**NAMED),
+        StochasticAttentionClassifier(**CALLED),
+        DirectorRegressor(**DISTILLED),
+        DirectorClassifier(**DISTILLED),
     ],
     expected_failed_checks=excused_checks,
 )

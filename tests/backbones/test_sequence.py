@@ -80,6 +80,13 @@ def test_units_of_the_channels_do_not_matter(normalise: Any) -> None:
     torch.testing.assert_close(plain, shifted, rtol=1e-2, atol=2e-2)
 
 
+def test_scales_are_those_of_channels_and_not_of_steps() -> None:
+    x = _windows(20, 8) * torch.arange(1, 9)
+    model = _model(x)
+    assert SequenceTransformer.scales_inputs
+    assert model.channel_scale.item() == pytest.approx(float(x.std(correction=0)))
+
+
 def test_a_window_sets_the_units_of_its_forecast() -> None:
     """Moved and stretched windows have forecasts moved and stretched alike."""
     x = _windows(20, 8)

@@ -13,7 +13,6 @@ from uqformer._random import seeded
 from uqformer._seam import handled_by
 from uqformer.attention import stochastic_attention
 from uqformer.backbones import FTTransformer
-from uqformer.backbones._tabular import Attention, Block
 
 EMBEDDINGS = ["piecewise_linear", "periodic", "linear"]
 ROWS = torch.randn(40, 4, generator=torch.Generator().manual_seed(0))
@@ -121,31 +120,6 @@ def test_it_must_adapt_before_its_first_pass() -> None:
 # -- Attention ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n_queries", [1, 5])
-@pytest.mark.parametrize("path", ["fused", "seam"])
-def test_attention_is_that_of_torch(n_queries: int, path: str) -> None:
-    with seeded(0):
-        ours = Attention(12, 3, dropout=0.0).eval()
-        theirs = nn.MultiheadAttention(12, 3, batch_first=True).eval()
-        state = torch.randn(7, 5, 12)
-    weights = {
-        "in_proj_weight": torch.cat([ours.query.weight, ours.key_value.weight]),
-        "in_proj_bias": torch.cat([ours.query.bias, ours.key_value.bias]),
-        "out_proj.weight": ours.out.weight,
-        "out_proj.bias": ours.out.bias,
-    }
-    theirs.load_state_dict(weights)
-    query = state[:, :n_queries]
-    expected, expected_probs = theirs(query, state, state, average_attn_weights=False)
-    if path == "fused":
-        mixed = ours(query, state)
-    else:
-        mixed = _unchanged(lambda: ours(query, state))
-        (probs,) = _probs_of(lambda: ours(query, state))
-        torch.testing.assert_close(probs, expected_probs, rtol=1e-5, atol=1e-6)
-    torch.testing.assert_close(mixed, expected, rtol=1e-5, atol=1e-5)
-
-
 def test_both_paths_of_the_model_agree() -> None:
     model = _model()
     torch.testing.assert_close(
@@ -170,14 +144,6 @@ def test_only_cls_asks_in_the_last_block() -> None:
     assert shapes == [(40, 2, 5, 5), (40, 2, 5, 5), (40, 2, 1, 5)]
 
 
-def test_asking_with_cls_alone_changes_nothing() -> None:
-    with seeded(0):
-        block = Block(8, 2, 10, 0.0).eval()
-        state = torch.randn(6, 4, 8)
-    whole = block(state, state)
-    torch.testing.assert_close(block(state[:, :1], state), whole[:, :1])
-
-
 def test_rows_do_not_look_at_each_other() -> None:
     model = _model()
     torch.testing.assert_close(model(ROWS)[5:9], model(ROWS[5:9]), rtol=1e-5, atol=1e-6)
@@ -194,13 +160,6 @@ def test_dropout_only_in_training() -> None:
         assert not torch.equal(model(ROWS), model(ROWS))
     still = _model(dropout=0.0)
     assert torch.equal(still(ROWS), still.train()(ROWS))
-
-
-def test_attention_weights_are_dropped_too() -> None:
-    with seeded(0):
-        attention = Attention(8, 2, dropout=0.5).train()
-        state = torch.randn(3, 4, 8)
-        assert not torch.equal(attention(state, state), attention(state, state))
 
 
 def test_n_params_is_the_sum_of_its_parts() -> None:

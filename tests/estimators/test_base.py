@@ -22,16 +22,28 @@ def spoilt(array: np.ndarray, value: float) -> np.ndarray:
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_numbers_must_be_finite(
-    heteroscedastic: Data, fitted: Any, value: float
+def test_numbers_must_be_finite(heteroscedastic: Data, value: float) -> None:
+    X, y = heteroscedastic
+    model = tiny(backbone=Guest, backbone_params=None).fit(X, y)
+    with pytest.raises(ValueError, match=r"Input X contains (NaN|infinity)"):
+        model.predict(spoilt(X, value))
+    with pytest.raises(ValueError, match=r"Input y contains (NaN|infinity)"):
+        model.fit(X, spoilt(y, value))
+    with pytest.raises(ValueError, match=r"Input X contains (NaN|infinity)"):
+        model.fit(spoilt(X, value), y)
+
+
+def test_a_table_may_lack_numbers_but_not_hold_infinite_ones(
+    heteroscedastic: Data, fitted: Any
 ) -> None:
     X, y = heteroscedastic
-    with pytest.raises(ValueError, match=r"Input X contains (NaN|infinity)"):
-        tiny().fit(spoilt(X, value), y)
-    with pytest.raises(ValueError, match=r"Input y contains (NaN|infinity)"):
-        tiny().fit(X, spoilt(y, value))
-    with pytest.raises(ValueError, match=r"Input X contains (NaN|infinity)"):
-        fitted.predict(spoilt(X, value))
+    assert np.isfinite(fitted.predict_std(spoilt(X, np.nan))).all()
+    with pytest.raises(ValueError, match=r"got inf \(infinity\) in column 0, row 3"):
+        fitted.predict(spoilt(X, np.inf))
+    with pytest.raises(ValueError, match=r"finite numbers or missing ones; got -inf"):
+        tiny().fit(spoilt(X, -np.inf), y)
+    with pytest.raises(ValueError, match=r"Input y contains NaN"):
+        tiny().fit(X, spoilt(y, np.nan))
 
 
 def test_too_few_rows(heteroscedastic: Data) -> None:
@@ -48,9 +60,15 @@ def test_words_get_a_way_out(heteroscedastic: Data, fitted: Any) -> None:
     X, y = heteroscedastic
     words = X.astype(object)
     words[0, 0] = "red"
-    with pytest.raises(ValueError, match=r"must be numbers.*OrdinalEncoder"):
+    other = tiny(backbone=Guest, backbone_params=None).fit(X, y)
+    expected = r"must be numbers.*'ft_transformer', which .*OneHotEncoder"
+    with pytest.raises(ValueError, match=expected):
+        other.predict(words)
+    with pytest.raises(ValueError, match=expected):
+        other.fit(words, y)
+    with pytest.raises(ValueError, match=r"numbers or text in column 0; .*'red'"):
         tiny().fit(words, y)
-    with pytest.raises(ValueError, match=r"must be numbers.*OrdinalEncoder"):
+    with pytest.raises(ValueError, match=r"must hold numbers in column 0; got 'red'"):
         fitted.predict(words)
 
 
@@ -119,8 +137,8 @@ def test_a_failed_fit_keeps_metadata_requests(heteroscedastic: Data) -> None:
     X, y = heteroscedastic
     model = tiny()
     before = set(vars(model))
-    with pytest.raises(ValueError, match=r"NaN"):
-        model.fit(spoilt(X, np.nan), y)
+    with pytest.raises(ValueError, match=r"infinity"):
+        model.fit(spoilt(X, np.inf), y)
     assert set(vars(model)) == before
 
 

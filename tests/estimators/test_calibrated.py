@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy.stats import binom
 
 from uqformer._random import member_seeds, seeded
 from uqformer.backbones import FTTransformer
@@ -137,6 +138,58 @@ def test_a_perfect_fit_asks_for_the_most_draws(
     perfect = replace(calibration, validation=replace(rows, y=rows.exact), searches={})
     result = perfect.search(passes)
     assert (result.n_draws, result.reached) == (1024, True)
+
+
+@pytest.fixture
+def _members_of_known_spread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let members stray as the last input says, over the root of the draws."""
+
+    def deviations(
+        _: Passes, x: Any, exact: Any, n_draws: int, seeds: list[int]
+    ) -> Deviations:
+        pull = [np.random.default_rng([seed, n_draws]).normal(1, 0.1) for seed in seeds]
+        mean_square = x[:, -1:] ** 2 / n_draws * np.square(pull).mean()
+        return Deviations(np.zeros_like(mean_square), mean_square)
+
+    monkeypatch.setattr(Passes, "deviations", deviations)
+
+
+@pytest.mark.usefixtures("_members_of_known_spread")
+def test_the_interval_holds_the_number_that_endless_rows_would_choose(
+    calibration: HeldOutCalibration, passes: Passes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(0)
+    n_searches = 150
+
+    def n_held() -> int:
+        held = 0
+        for _ in range(n_searches):
+            x = np.exp(0.5 * rng.standard_normal((60, 1)))  # of mean square exp(0.5)
+            error = np.sqrt(np.exp(0.5) / N_DRAWS) * rng.standard_normal((60, 1))
+            rows = HeldOut(x, error, np.zeros((60, 1)), np.ones(60))
+            search = replace(calibration, validation=rows, searches={}).search
+            low, high = search(passes).interval
+            held += low <= N_DRAWS <= high
+        return held
+
+    lowest, highest = binom.ppf([1e-4, 1 - 1e-4], n_searches, 0.9)
+    assert lowest <= n_held() <= highest
+    # without the noise of the rows it is too sure of itself
+    monkeypatch.setattr(_calibrated, "log_ratio_std_error", lambda *_: 0.0)
+    assert n_held() < lowest
+
+
+def test_weights_count_in_the_interval(
+    calibration: HeldOutCalibration, passes: Passes
+) -> None:
+    rows = calibration.validation
+    few = replace(rows, weight=np.where(np.arange(len(rows)) < 6, 1.0, 1e-6))
+    ratios = []
+    for held in (rows, few):
+        search = replace(calibration, validation=held, searches={}).search
+        low, high = search(passes).interval
+        ratios.append(high / low)
+    assert ratios[1] > 1.5 * ratios[0]
 
 
 # -- The conformal layer ------------------------------------------------------------

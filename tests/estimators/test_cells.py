@@ -95,10 +95,8 @@ def test_a_categorical_type_is_text_whatever_its_levels(levels: list[Any]) -> No
 
 def test_a_frame_needs_rows_and_columns() -> None:
     pd = pytest.importorskip("pandas")
-    with pytest.raises(
-        ValueError, match=r"at least 5 rows .* 2 sample\(s\) and 1 feat"
-    ):
-        read_table(pd.DataFrame({"a": [1, 2]}), min_rows=5)
+    with pytest.raises(ValueError, match=r"at least 1 row .* 0 sample\(s\) and 1 feat"):
+        read_table(pd.DataFrame({"a": []}))
     with pytest.raises(ValueError, match=r"3 sample\(s\) and 0 feature"):
         read_table(pd.DataFrame(index=range(3)))
 
@@ -253,3 +251,25 @@ def test_without_names_the_number_of_columns_counts(names: tuple[bool, bool]) ->
     assert table.like(["a"], has_names=names[1]) is table
     with pytest.raises(ValueError, match="the 2 columns of fit; got 1 columns"):
         table.like(["a", "b"], has_names=names[1])
+
+
+@pytest.mark.parametrize(
+    ("cells", "constant"),
+    [
+        ([2, 2.0, 2], True),
+        ([2, 3, 2], False),
+        ([2, NAN, 2], False),
+        (["a", "a"], True),
+        (["a", None, "a"], False),
+        ([True, 1], True),
+        ([date(2024, 1, 1), date(2024, 1, 1)], True),
+        ([None, None], False),
+    ],
+)
+def test_a_column_that_never_changes(cells: list[Any], constant: bool) -> None:
+    assert _column(cells).never_changes() is constant
+
+
+def test_a_column_without_text_is_not_constant() -> None:
+    empty = Column("deck", "text", np.array([None, None], dtype=object))
+    assert not empty.never_changes()

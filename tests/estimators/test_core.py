@@ -5,6 +5,7 @@ import pickle
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sklearn.base import clone
@@ -206,6 +207,24 @@ def test_a_guest_reads_what_it_wants(reader: Reader) -> None:
     assert regressor.target_center_[0] > 1
 
 
+class Frames(Texts):
+    """Reads the one column of a data frame."""
+
+    def encode(self, X: Any) -> Any:
+        return super().encode(X.iloc[:, 0].tolist())
+
+
+def test_a_guest_that_reads_columns_keeps_their_names(reader: Reader) -> None:
+    X = pd.DataFrame({"text": ["abc", "de", "fgha", "b"] * 10})
+    model = tiny_classifier(backbone=Frames(reader), **BARE)
+    model.fit(X, X["text"].str.contains("a"))
+    assert model.feature_names_in_.tolist() == ["text"]
+    assert model.n_features_in_ == 1
+    assert model.predict_proba(X[:3]).shape == (3, 2)
+    with pytest.raises(ValueError, match=r"feature names should match"):
+        model.predict(X.rename(columns={"text": "words"}))
+
+
 def test_parameters_of_a_backbone_are_not_for_guests(reader: Reader) -> None:
     X, codes = texts(20)
     model = tiny_classifier(backbone=FrozenBackbone(reader))
@@ -251,6 +270,14 @@ def test_a_backbone_may_scale_its_inputs_itself(three_classes: Data) -> None:
     model = tiny(backbone=Scaler(), **BARE).fit(100 * X, X[:, 0])
     assert model.feature_scaler_ is None
     assert 100 < model.module_.largest <= abs(100 * X).max() * 1.001
+
+
+def test_windows_of_one_series_are_not_scaled_step_by_step() -> None:
+    X = np.random.default_rng(0).standard_normal((40, 8)) * np.arange(1, 9)
+    model = tiny(backbone="sequence").fit(X, X[:, -1])
+    assert model.feature_scaler_ is None
+    module = model.module_
+    assert module.channel_scale.item() == pytest.approx(X.std(), rel=0.2)
 
 
 def test_windows_have_no_columns_to_count_but_a_shape() -> None:

@@ -1,11 +1,13 @@
 """Inputs: one array or several by name, rows kept together, numbers made fit."""
 
+import re
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from uqformer.estimators._cells import read_table
 from uqformer.estimators._inputs import (
     as_batch,
     as_network_numbers,
@@ -74,6 +76,25 @@ def test_numbers_beyond_the_network(value: float) -> None:
     expected = r"^X\['a'\] must be finite and fit .* 1 of its values do not"
     with pytest.raises(ValueError, match=expected):
         as_network_numbers(np.array([0.0, value]), "X['a']")
+
+
+def test_a_missing_number_passes_only_where_it_may() -> None:
+    array = np.array([[0.5, np.nan], [np.nan, 2.0]])
+    numbers = as_network_numbers(array, allow_missing=True)
+    np.testing.assert_array_equal(numbers, array.astype(np.float32))
+    for value in (np.inf, 1e300):
+        array[1, 1] = value
+        largest = re.escape(f"{value:.3g}")
+        with pytest.raises(ValueError, match=rf"1 of its .* largest is {largest}\."):
+            as_network_numbers(array, allow_missing=True)
+
+
+def test_rows_of_a_table_are_taken() -> None:
+    table = read_table([[1.0, "a"], [2.0, "b"], [3.0, None]])
+    taken = take_rows(table, np.array([2, 0]))
+    assert count_rows(taken) == 2
+    assert taken.columns[1].values.tolist() == [None, "a"]
+    assert form_of(table) == (2,)
 
 
 def test_rows_must_look_as_in_fit() -> None:

@@ -11,6 +11,7 @@ from scipy.special import softmax
 from torch import Tensor, nn
 
 from uqformer._random import member_seeds, seeded
+from uqformer.attention import attention_variance
 from uqformer.backbones import FTTransformer
 from uqformer.estimators._passes import Passes, evaluating, resolve_device
 from uqformer.predictive import ClassificationEnsemble
@@ -100,6 +101,53 @@ def test_without_draws_a_mixture_is_the_exact_pass() -> None:
     np.testing.assert_array_equal(mixture.uncertainty().epistemic, np.zeros(25))
 
 
+@pytest.mark.parametrize("batch_size", [10, 1024])
+def test_the_variance_of_one_pass_is_that_of_many_members(batch_size: int) -> None:
+    passes = _passes(batch_size=batch_size)
+    derived = passes.variance(X, 1024)
+    assert derived.shape == (25, 2)
+    assert derived.dtype == np.float64
+    ratio = derived / passes.members(X, 1024, member_seeds(0, 200)).var(axis=0, ddof=1)
+    # a variance of 200 members errs by a tenth, and a few rows are far from linear
+    assert 0.5 < ratio.min() < ratio.max() < 2
+    assert ratio.mean() == pytest.approx(1, abs=0.2)
+    np.testing.assert_allclose(passes.variance(X, 16), 64 * derived, rtol=1e-5)
+    assert not passes.variance(X, None).any()
+
+
+@pytest.mark.parametrize("by", ["layer", "head"])
+@pytest.mark.parametrize("batch_size", [10, 1024])
+def test_shares_are_those_of_the_layers(by: Any, batch_size: int) -> None:
+    passes = _passes(batch_size=batch_size)
+    shares = passes.shares(X, by, of_logits=False)
+    expected = attention_variance(
+        passes.module.eval(), torch.from_numpy(X), n_draws=8, method="gradient", by=by
+    ).shares
+    assert list(shares) == list(expected)
+    np.testing.assert_allclose(list(shares.values()), list(expected.values()))
+    assert sum(shares.values()) == pytest.approx(1)
+    one = _passes(layers=[1]).shares(X, "layer", of_logits=False)
+    assert one == pytest.approx({"blocks.1.attention": 1})
+
+
+def test_what_moves_all_logits_alike_has_no_share() -> None:
+    class Shifted(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = _model(3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            output = self.model(x)
+            return output + 50 * output[:, :1]
+
+    plain, shifted = _passes(3), _passes(3, module=Shifted())
+    expected = list(plain.shares(X, "layer", of_logits=True).values())
+    shares = list(shifted.shares(X, "layer", of_logits=True).values())
+    np.testing.assert_allclose(shares, expected, rtol=1e-3)
+    moved = list(shifted.shares(X, "layer", of_logits=False).values())
+    assert not np.allclose(moved, expected, rtol=1e-2)
+
+
 def test_columns_are_taken_in_the_order_asked() -> None:
     module = _model(3)
     plain, turned = (
@@ -109,6 +157,9 @@ def test_columns_are_taken_in_the_order_asked() -> None:
     np.testing.assert_array_equal(turned.exact(X), plain.exact(X)[:, [2, 0, 1]])
     np.testing.assert_array_equal(
         turned.members(X, 8, SEEDS), plain.members(X, 8, SEEDS)[:, :, [2, 0, 1]]
+    )
+    np.testing.assert_array_equal(
+        turned.variance(X, 8), plain.variance(X, 8)[:, [2, 0, 1]]
     )
 
 
@@ -147,9 +198,17 @@ def test_layers_choose_what_is_redrawn() -> None:
     means = [spread.mean_square.mean() for spread in spreads.values()]
     assert len(set(means)) == 3
     assert min(means) > 0
+    # to first order the layers' variances add up
+    whole, first, second = (
+        _passes(module=module, layers=layers).variance(X, 4)
+        for layers in ("all", (0,), (1,))
+    )
+    np.testing.assert_allclose(first + second, whole, rtol=1e-4)
+    assert first.min() > 0
+    assert second.min() > 0
 
 
-@pytest.mark.parametrize("method", ["exact", "members", "deviations"])
+@pytest.mark.parametrize("method", ["exact", "members", "deviations", "variance"])
 def test_dropout_is_off_and_modes_come_back(method: str) -> None:
     passes = _passes()
     passes.module.train()
@@ -159,6 +218,7 @@ def test_dropout_is_off_and_modes_come_back(method: str) -> None:
         "exact": (X,),
         "members": (X, 8, SEEDS),
         "deviations": (X, np.zeros((25, 2)), 8, SEEDS),
+        "variance": (X, 8),
     }
     first, second = (getattr(passes, method)(*arguments[method]) for _ in range(2))
     if method == "deviations":

@@ -8,13 +8,14 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.model_selection import GridSearchCV, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from tests.estimators.conftest import tiny
+from tests.estimators.conftest import texts, tiny
 from uqformer import predict_interval
 from uqformer.backbones import FrozenBackbone
 from uqformer.exceptions import CalibrationWarning, InsufficientCalibrationError
@@ -102,6 +103,41 @@ def test_mean_point_and_spreads(fitted: Any, heteroscedastic: Data) -> None:
     np.testing.assert_allclose(average.predict(X), point)
 
 
+@pytest.mark.parametrize("n_outputs", [1, 2])
+def test_moments_give_nearly_the_spread_of_many_members(
+    heteroscedastic: Data, n_outputs: int
+) -> None:
+    X, y = heteroscedastic
+    target = y if n_outputs == 1 else np.column_stack([y, 1e3 * y**2])
+    model = tiny(n_draws=256, n_members=200).fit(X, target)
+    derived = model.predict_std(X, method="moments")
+    assert derived.shape == target.shape
+    assert derived.dtype == np.float64
+    # the spread of 200 members errs by 5 %, alike in all rows
+    ratio = derived / model.predict_std(X)
+    assert ratio.mean() == pytest.approx(1, abs=0.2)
+    assert ratio.std() < 0.2
+    small = copy.copy(model).set_params(predict_batch_size=7, point="mean")
+    np.testing.assert_allclose(small.predict_std(X, method="moments"), derived, 1e-4)
+    none = copy.deepcopy(model).set_params(n_draws=None)
+    assert not none.predict_std(X, method="moments").any()
+    with pytest.raises(ValueError, match=r"'members' or 'moments'; got method='exact'"):
+        model.predict_std(X, method="exact")
+
+
+def test_moments_of_a_guest_that_takes_arrays_by_name(reader: Any) -> None:
+    X, codes = texts(60)
+    reader.head = torch.nn.Linear(8, 1)
+    before = copy.deepcopy(reader.state_dict())
+    model = tiny(backbone=FrozenBackbone(reader), backbone_params=None, n_draws=1024)
+    model.set_params(n_members=100).fit(X, codes * 1.5)
+    derived, spread = model.predict_std(X, method="moments"), model.predict_std(X)
+    assert derived.mean() == pytest.approx(spread.mean(), rel=0.2)
+    assert np.corrcoef(derived, spread)[0, 1] > 0.9
+    assert all((reader.state_dict()[k] == v).all() for k, v in before.items())
+    assert all(parameter.grad is None for parameter in reader.parameters())
+
+
 @pytest.mark.parametrize("interval", ["conformal", "ensemble"])
 def test_interval_ends_are_quantiles(heteroscedastic: Data, interval: str) -> None:
     X, y = heteroscedastic
@@ -181,7 +217,7 @@ def test_auto_may_be_asked_for_after_fit(heteroscedastic: Data) -> None:
         later = tiny().fit(X, y).set_params(n_draws="auto").n_draws_
     with pytest.warns(CalibrationWarning, match=r"spreads the members less"):
         model = tiny(n_draws="auto").fit(X, y)
-    assert model.n_draws_ == later == 1
+    assert model.n_draws_ == later == 1 == model.search_.n_draws
     assert set(model.fit_times_) == {"training", "search", "conformal"}
 
 

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from scipy.stats import binom
@@ -23,7 +24,7 @@ def test_the_scales_come_from_the_training_rows_alone(heteroscedastic: Data) -> 
     X, y = heteroscedastic
     model = tiny().fit(X, y)
     n_train = 80 - 8 - 16
-    assert model.feature_scaler_.n_samples_seen_ == n_train
+    assert model.feature_scaler_.scaler_.n_samples_seen_ == n_train
     assert len(model.calibration_.validation) == 8
     assert len(model.calibration_.calibration) == 16
     assert model.target_center_[0] != pytest.approx(y.mean(), rel=1e-9)
@@ -101,6 +102,26 @@ def test_constant_columns_and_targets_are_told(heteroscedastic: Data) -> None:
     with pytest.warns(UQFormerWarning, match=r"y is constant at"):
         model = tiny().fit(X, np.full(len(y), 7.0))
     np.testing.assert_allclose(model.predict(X), 7.0, atol=1.0)
+
+
+def test_constant_columns_of_any_kind_are_told_by_name(heteroscedastic: Data) -> None:
+    X, y = heteroscedastic
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    frame["flat"] = 3
+    frame["word"] = "same"
+    frame["gap"] = np.where(np.arange(len(y)) % 2, 1.0, np.nan)
+    expected = r"2 columns that are constant: \['flat', 'word'\]"
+    with pytest.warns(UQFormerWarning, match=expected):
+        model = tiny().fit(frame, y)
+    changed = frame.assign(flat=9, word="other")
+    np.testing.assert_array_equal(model.predict(changed), model.predict(frame))
+    filled = frame.assign(gap=1.0)
+    assert not np.allclose(model.predict(filled), model.predict(frame))
+    # a backbone that takes numbers alone has its columns looked at too
+    padded = np.column_stack([X, np.full(len(X), 3.0)])
+    other = tiny(backbone=Guest, backbone_params=None)
+    with pytest.warns(UQFormerWarning, match=r"1 columns that are constant: \[3\]"):
+        other.fit(padded, y)
 
 
 class Wrong(Guest):

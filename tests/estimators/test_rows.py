@@ -164,6 +164,13 @@ def test_outputs_count_alike_whatever_their_units() -> None:
     assert before == pytest.approx(np.sqrt(np.mean(by_hand) / rows.weight.sum()))
 
 
+def test_squares_of_a_row_are_in_units_of_the_targets() -> None:
+    rows = _held_out()
+    squares = rows.residuals() ** 2
+    by_hand = (squares / rows.y.var(axis=0)).mean(axis=1)
+    np.testing.assert_allclose(rows.per_row(squares), by_hand)
+
+
 def test_a_row_of_weight_two_counts_twice() -> None:
     rows = _held_out(4, 1)
     square = np.array([[1.0], [4.0], [9.0], [16.0]])

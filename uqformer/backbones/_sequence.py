@@ -105,6 +105,9 @@ class SequenceTransformer(ClsTransformer):
     torch.Size([10, 3])
     """
 
+    # its channels have a scale each; a scale for each step would bend the windows
+    scales_inputs = True
+
     def __init__(
         self,
         n_features: int,

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from uqformer._seam import attend, match_rows
+from uqformer.backbones._blocks import Block
 from uqformer.backbones._columns import ColumnTokens, NumericalEmbedding
 
 __all__ = ["FTTransformer"]
@@ -216,54 +216,3 @@ def _check_categories(
             f"n_features={n_features} columns; got n_categories={counts}."
         )
     return counts
-
-
-class Block(nn.Module):
-    """Pre-norm attention, then a pre-norm gated feed-forward layer."""
-
-    def __init__(self, width: int, n_heads: int, hidden: int, dropout: float) -> None:
-        super().__init__()
-        self.attention_norm = nn.LayerNorm(width)
-        self.attention = Attention(width, n_heads, dropout)
-        self.feedforward_norm = nn.LayerNorm(width)
-        self.expand = nn.Linear(width, 2 * hidden)
-        self.dropout = nn.Dropout(dropout)
-        self.contract = nn.Linear(hidden, width)
-
-    def forward(self, query: Tensor, state: Tensor) -> Tensor:
-        """Let `query` (N, Q, D), the first tokens of `state` (N, T, D), look at it."""
-        normed = self.attention_norm(state)  # (N, T, D)
-        mixed = self.attention(normed[:, : query.shape[1]], normed)
-        query = match_rows(query, mixed) + mixed  # (N, Q, D)
-        gate, value = self.expand(self.feedforward_norm(query)).chunk(2, dim=-1)
-        output: Tensor = query + self.contract(self.dropout(F.relu(gate) * value))
-        return output
-
-
-class Attention(nn.Module):
-    """Multi-head attention whose weights can be redrawn through the seam."""
-
-    uses_attention_seam = True
-
-    def __init__(self, width: int, n_heads: int, dropout: float) -> None:
-        super().__init__()
-        self.n_heads = n_heads
-        self.dropout = dropout
-        self.query = nn.Linear(width, width)
-        self.key_value = nn.Linear(width, 2 * width)
-        self.out = nn.Linear(width, width)
-
-    def forward(self, query: Tensor, state: Tensor) -> Tensor:
-        """Mix `state` (N, T, D) for every `query` (N, Q, D)."""
-        q = self._split(self.query(query))  # (N, H, Q, D/H)
-        k, v = map(
-            self._split, self.key_value(state).chunk(2, dim=-1)
-        )  # (N, H, T, D/H)
-        dropout = self.dropout if self.training else 0.0
-        mixed = attend(q, k, v, self, dropout=dropout)  # (N, H, Q, D/H)
-        output: Tensor = self.out(mixed.transpose(1, 2).flatten(2))  # (N, Q, D)
-        return output
-
-    def _split(self, x: Tensor) -> Tensor:
-        heads: Tensor = x.unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
-        return heads  # (N, H, T, D/H)

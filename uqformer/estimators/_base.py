@@ -12,7 +12,7 @@ import torch
 from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
+from sklearn.utils import Tags, check_random_state
 
 from uqformer._typing import AnyArray
 from uqformer._validation import (
@@ -23,9 +23,12 @@ from uqformer._validation import (
     fit_context,
     validate_data,
 )
+from uqformer.backbones import FTTransformer
 from uqformer.backbones._adapters import GuestProtocol
+from uqformer.estimators._cells import Table, read_table
 from uqformer.estimators._inputs import (
     ArrayInputs,
+    ReadInputs,
     UserInputs,
     as_network_numbers,
     check_same_form,
@@ -33,6 +36,7 @@ from uqformer.estimators._inputs import (
     form_of,
 )
 from uqformer.estimators._passes import resolve_device
+from uqformer.estimators._tables import CategoricalFeatures
 
 __all__ = ["MIN_SAMPLES", "BaseTransformerEstimator", "clear_about_strings"]
 
@@ -49,9 +53,10 @@ def clear_about_strings() -> Iterator[None]:
         if "could not convert string to float" not in str(error):
             raise
         raise ValueError(
-            f"X and y must be numbers; got text ({error}). Encode text columns first, "
-            "for example with sklearn.preprocessing.OrdinalEncoder or OneHotEncoder in "
-            "a ColumnTransformer before this estimator."
+            f"X and y must be numbers; got text ({error}). Use the backbone "
+            "'ft_transformer', which takes text columns of X as they are, or encode "
+            "them first, for example with sklearn.preprocessing.OneHotEncoder in a "
+            "ColumnTransformer before this estimator."
         ) from error
 
 
@@ -61,6 +66,9 @@ class BaseTransformerEstimator(BaseEstimator, ABC):
     A subclass fits in `_fit_rows`; whatever goes wrong there, Ctrl-C included, leaves
     the estimator unfitted and not half-fitted.
     """
+
+    categorical_features: CategoricalFeatures = "auto"
+    """For a subclass whose constructor has no such parameter."""
 
     _parameter_constraints: dict[str, list[Any]] = {
         "backbone": [str, callable, HasMethods(["encode", "build"])],
@@ -96,9 +104,10 @@ class BaseTransformerEstimator(BaseEstimator, ABC):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features) or mapping of str to array-like
-            Numerical inputs, finite, at least 5 rows. A backbone other than
-            "ft_transformer" may take more dimensions; a guest, arrays by name or
-            whatever else it encodes.
+            Inputs, at least 5 rows. "ft_transformer" takes a table, such as a data
+            frame, whose columns may hold numbers, booleans, dates or text, and whose
+            cells may be missing. Other backbones take finite numbers, also of more
+            dimensions; a guest, arrays by name or whatever else it encodes.
 
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Targets: finite numbers for a regressor, one label a row for a classifier.
@@ -156,26 +165,46 @@ class BaseTransformerEstimator(BaseEstimator, ABC):
         guest = self._guest()
         return guest is None or guest.trains
 
-    def _allows_more_dimensions(self) -> bool:
-        """Tell whether the backbone may take images or windows besides tables."""
-        return bool(self.backbone != "ft_transformer")
+    def _takes_tables(self) -> bool:
+        """Tell whether the backbone takes tables, with categories and gaps.
+
+        Others take numbers alone, but may take images or windows too.
+        """
+        return self.backbone == "ft_transformer" or self.backbone is FTTransformer
+
+    def _check_choice_of_categories(self) -> None:
+        if self._takes_tables():
+            if "n_categories" in (self.backbone_params or {}):
+                raise ValueError(
+                    "backbone_params must not hold 'n_categories', which fit counts; "
+                    "choose the columns of categories with categorical_features."
+                )
+        elif not isinstance(self.categorical_features, str):
+            raise ValueError(
+                "categorical_features is for backbone='ft_transformer' alone; got "
+                f"categorical_features={self.categorical_features!r} with "
+                f"backbone={self.backbone!r:.60}. Leave it at 'auto'."
+            )
 
     def _read_fit(
         self, X: UserInputs, y: ArrayLike, **checks: Any
-    ) -> tuple[ArrayInputs, AnyArray]:
+    ) -> tuple[ReadInputs, AnyArray]:
         """Check inputs and targets; an array is float64 and not yet scaled."""
+        self._check_choice_of_categories()
         with clear_about_strings():
-            rows, targets = self._encode(X, reset=True), y
-            if isinstance(rows, dict):
+            rows, targets = self._encode(X), y
+            if isinstance(rows, dict | Table):
                 targets = validate_data(self, "no_validation", y, **checks)
                 _check_lengths(count_rows(rows), len(targets))
+                # after y, whose validation would forget the names again
+                self._check_columns(X, rows, reset=True)
             else:
                 rows, targets = validate_data(
                     self,
                     rows,
                     y,
                     dtype=np.float64,
-                    allow_nd=self._allows_more_dimensions(),
+                    allow_nd=True,
                     ensure_min_samples=MIN_SAMPLES,
                     **checks,
                 )
@@ -187,51 +216,65 @@ class BaseTransformerEstimator(BaseEstimator, ABC):
     def _validate_new(self, X: UserInputs) -> ArrayInputs:
         """Check the inputs of a prediction and scale them as in fit."""
         with clear_about_strings():
-            rows = self._encode(X, reset=False)
-            if not isinstance(rows, dict):
+            rows = self._encode(X)
+            if isinstance(rows, dict | Table):
+                self._check_columns(X, rows, reset=False)
+            else:
                 rows = validate_data(
                     self,
                     rows,
                     reset=False,
                     dtype=[np.float64, np.float32],
-                    allow_nd=self._allows_more_dimensions(),
+                    allow_nd=True,
                 )
         if isinstance(rows, dict) or self._guest() is None:
             check_same_form(rows, self.input_form_)
         return self._scaled_inputs(rows)
 
-    def _encode(self, X: Any, *, reset: bool) -> Any:
-        """Let a guest read its own kinds of inputs; arrays go on to be validated."""
-        guest = self._guest()
+    def _encode(self, X: Any) -> Any:
+        """Read a table, or what a guest reads; arrays go on to be validated."""
         if issparse(X):
             return X.tocoo()  # is refused later; some formats would pass for a dict
-        if guest is None:
-            if isinstance(X, Mapping):
-                raise ValueError(
-                    "X must be an array for a backbone that is not a guest; got a "
-                    f"mapping of {sorted(X)}. Hand the model in as "
-                    "FrozenBackbone(model)."
-                )
-            return X
-        rows = guest.encode(X)
-        if isinstance(rows, dict):
-            if getattr(X, "ndim", None) == 2:  # columns have been read, so name them
-                validate_data(self, X, reset=reset, skip_check_array=True)
-            if count_rows(rows) == 0:
+        guest = self._guest()
+        if guest is not None:
+            rows = guest.encode(X)
+            if isinstance(rows, dict) and count_rows(rows) == 0:
                 raise ValueError("X must hold at least one row; got none.")
-        return rows
+            return rows
+        if isinstance(X, Mapping):
+            raise ValueError(
+                "X must be an array for a backbone that is not a guest; got a "
+                f"mapping of {sorted(X)}. Hand the model in as "
+                "FrozenBackbone(model)."
+            )
+        return read_table(X) if self._takes_tables() else X
 
-    def _scaled_inputs(self, rows: ArrayInputs) -> ArrayInputs:
+    def _check_columns(
+        self, X: Any, rows: dict[str, AnyArray] | Table, *, reset: bool
+    ) -> None:
+        """Note the columns of what has some, or check that they are those of fit."""
+        if isinstance(rows, Table) or getattr(X, "ndim", None) == 2:
+            validate_data(self, X, reset=reset, skip_check_array=True)
+
+    def _scaled_inputs(self, rows: ReadInputs) -> ArrayInputs:
         """Return inputs as the module takes them, standardised where scales exist."""
         if isinstance(rows, dict):
             return {
                 name: as_network_numbers(array, f"X[{name!r}]")
                 for name, array in rows.items()
             }
+        scaler = self.feature_scaler_
+        if isinstance(rows, Table):
+            return as_network_numbers(scaler.transform(rows), allow_missing=True)
         if self.takes_tokens_:
             return _as_tokens(rows)
-        scaler = self.feature_scaler_
         return as_network_numbers(rows if scaler is None else scaler.transform(rows))
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self._takes_tables()
+        tags.input_tags.three_d_array = not self._takes_tables()
+        return tags
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "module_")

@@ -12,6 +12,7 @@ from uqformer.calibration import (
     AdaptiveConformal,
     ConcentrationResult,
     concentration_search,
+    log_ratio_std_error,
 )
 from uqformer.estimators._passes import Deviations, Passes
 from uqformer.estimators._rows import HeldOut
@@ -29,6 +30,12 @@ SEARCH_MEMBERS = 2
 
 SEARCH_PASSES = 15
 """Distances measured by a search at most."""
+
+SHAPE_DRAWS = 16
+"""Draws at which rows are compared; which ones stray hardly changes with the number."""
+
+SHAPE_MEMBERS = 8
+"""Members behind that comparison."""
 
 
 def point_and_spread(
@@ -103,6 +110,7 @@ class HeldOutCalibration:
             max(target, smallest),
             max_passes=SEARCH_PASSES,
             seed=derive_seed(self.seed, "search"),
+            rows_std_error=self._rows_std_error(quiet, rows),
         )
         if not result.reached:
             warnings.warn(
@@ -114,6 +122,16 @@ class HeldOutCalibration:
                 stacklevel=2,
             )
         return result
+
+    def _rows_std_error(self, passes: Passes, rows: HeldOut) -> float:
+        """Tell how far other rows would move the logarithm of error over spread."""
+        seeds = member_seeds(derive_seed(self.seed, "rows"), SHAPE_MEMBERS)
+        moments = passes.deviations(rows.x, rows.exact, SHAPE_DRAWS, seeds)
+        errors = rows.per_row(rows.residuals() ** 2)
+        distances = rows.per_row(moments.mean_square)
+        if not (errors.any() and distances.any()):
+            return 0.0  # there is no ratio, and the answer is an end of the range
+        return log_ratio_std_error(errors, distances, rows.weight)
 
 
 def layers_key(layers: LayerSelection) -> object:

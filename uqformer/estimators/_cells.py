@@ -57,6 +57,11 @@ class Column:
             return ~np.isnan(self.values)
         return np.array([text is not None for text in self.values], dtype=bool)
 
+    def never_changes(self) -> bool:
+        """Tell whether all cells are there and equal."""
+        first = self.values[:1]
+        return bool(self.present().all() and (self.values == first).all())
+
     def floats(self, kind: Kind) -> Float64Array:
         """Return numbers or seconds, after checking that the column holds them."""
         if self.kind == kind:
@@ -126,7 +131,7 @@ class Table:
         return type(self)([columns[name] for name in names], has_names)
 
 
-def read_table(X: Any, *, min_rows: int = 1) -> Table:
+def read_table(X: Any) -> Table:
     """Read a data frame, an array, or a list of rows.
 
     Parameters
@@ -134,8 +139,6 @@ def read_table(X: Any, *, min_rows: int = 1) -> Table:
     X : data frame or array-like of shape (n_samples, n_features)
         Any frame that narwhals knows, such as those of pandas, polars and pyarrow. A
         table that was read before is given back.
-    min_rows : int, default=1
-        Fewer rows are an error.
 
     Returns
     -------
@@ -145,17 +148,15 @@ def read_table(X: Any, *, min_rows: int = 1) -> Table:
     Raises
     ------
     ValueError
-        If there are too few rows or no columns.
+        If there are no rows or no columns.
     TypeError
         If a cell is neither number, text nor time.
     """
     if isinstance(X, Table):
         return X
     if hasattr(X, "columns"):
-        return _read_frame(X, min_rows)
-    array = check_array(
-        _typed(X), dtype=None, ensure_all_finite=False, ensure_min_samples=min_rows
-    )
+        return _read_frame(X)
+    array = check_array(_typed(X), dtype=None, ensure_all_finite=False)
     columns = [_read_array(name, array[:, name]) for name in range(array.shape[1])]
     return Table(columns, has_names=False)
 
@@ -179,7 +180,7 @@ def _read_array(name: object, values: AnyArray) -> Column:
     return Column(name, "number", values.astype(np.float64))
 
 
-def _read_frame(X: Any, min_rows: int) -> Table:
+def _read_frame(X: Any) -> Table:
     """Read a data frame, through narwhals."""
     try:
         import narwhals.stable.v2 as nw
@@ -190,9 +191,9 @@ def _read_frame(X: Any, min_rows: int) -> Table:
         ) from error
     frame = nw.from_native(X, eager_only=True)
     n_rows, n_columns = frame.shape
-    if n_rows < min_rows or n_columns < 1:
+    if n_rows < 1 or n_columns < 1:
         raise ValueError(
-            f"X must have at least {min_rows} rows and 1 column; got a data frame with "
+            "X must have at least 1 row and 1 column; got a data frame with "
             f"{n_rows} sample(s) and {n_columns} feature(s)."
         )
     series = zip(frame.columns, frame.iter_columns(), strict=True)

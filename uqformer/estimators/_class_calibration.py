@@ -19,11 +19,14 @@ __all__ = ["ClassSettings", "DrawsSearch", "HeldOutClassCalibration", "sharpened
 
 Conformal: TypeAlias = Literal["lac", "aps", "raps"]
 
+RowLosses: TypeAlias = dict[int | None, Float64Array]
+"""Log loss of each row, (n,), by number of draws."""
+
 SEARCH_MEMBERS = 8
 """Members behind each log loss: the first of those that will predict."""
 
 COARSE_DRAWS = (1, 4, 16, 64, 256, 1024)
-"""Numbers of draws tried first; then those half way to the neighbours of the best."""
+"""Numbers of draws tried first; then those half way to neighbours of the winners."""
 
 SAME_LOSS = 1e-6
 """Log losses, in nats, nearer to each other than this are equal."""
@@ -36,7 +39,8 @@ class DrawsSearch:
     Parameters
     ----------
     n_draws : int or None
-        Draws per attention row with the least log loss; None is the exact softmax.
+        Fewest draws per attention row whose log loss is not measurably above the
+        least; None is the exact softmax.
     losses : dict of int or None to float
         Validation log loss of each number of draws tried, in nats.
     """
@@ -76,7 +80,7 @@ class HeldOutClassCalibration:
     sets: dict[object, ConformalSets] = field(default_factory=dict)
 
     def search(self, passes: Passes) -> DrawsSearch:
-        """Find the number of draws of least log loss on the validation rows."""
+        """Find the fewest draws that cost no log loss on the validation rows."""
         key = layers_key(passes.layers)
         if key not in self.searches:
             self.searches[key] = self._search(passes)
@@ -124,28 +128,29 @@ class HeldOutClassCalibration:
         quiet = replace(passes, verbose=0)
         seeds = member_seeds(self.seed, SEARCH_MEMBERS)
 
-        def log_loss(n_draws: int | None) -> float:
+        def losses_of(n_draws: int | None) -> Float64Array:
             proba = quiet.mixture(rows.x, n_draws, seeds).proba
-            of_truth = full_logits(proba, "proba")[np.arange(len(rows)), rows.y]
-            return float(-np.average(of_truth, weights=rows.weight))
+            logits: Float64Array = full_logits(proba, "proba")
+            return -logits[np.arange(len(rows)), rows.y]
 
-        losses = {n_draws: log_loss(n_draws) for n_draws in (*COARSE_DRAWS, None)}
-        best = _most_draws(losses)
-        if best is not None:
-            between = {best // 2, best * 2} & set(range(1, COARSE_DRAWS[-1]))
-            losses |= {n_draws: log_loss(n_draws) for n_draws in sorted(between)}
-            best = _most_draws(losses)
-        if best is None:
+        losses = {n_draws: losses_of(n_draws) for n_draws in (*COARSE_DRAWS, None)}
+        winners = _least(losses, rows.weight), _fewest(losses, rows.weight)
+        between = {half for n in winners if n for half in (n // 2, n * 2)}
+        for n_draws in sorted(between & set(range(1, COARSE_DRAWS[-1]))):
+            losses[n_draws] = losses_of(n_draws)
+        chosen = _fewest(losses, rows.weight)
+        means = {n: float(np.average(losses[n], weights=rows.weight)) for n in losses}
+        if chosen is None:
             warnings.warn(
-                "No number of draws lowers the log loss of the validation rows, so "
-                f"n_draws_=None leaves all members equal; got {losses[None]:.4g} for "
-                f"the exact softmax and {losses[COARSE_DRAWS[-1]]:.4g} for "
+                "Every number of draws raises the log loss of the validation rows, so "
+                f"n_draws_=None leaves all members equal; got {means[None]:.4g} for "
+                f"the exact softmax and {means[COARSE_DRAWS[-1]]:.4g} for "
                 f"{COARSE_DRAWS[-1]} draws. Set n_draws to a number to have members "
                 "that differ.",
                 CalibrationWarning,
                 stacklevel=2,
             )
-        return DrawsSearch(best, losses)
+        return DrawsSearch(chosen, means)
 
 
 def sharpened(proba: Float64Array, temperature: float) -> Float64Array:
@@ -155,8 +160,26 @@ def sharpened(proba: Float64Array, temperature: float) -> Float64Array:
     return log_proba
 
 
-def _most_draws(losses: dict[int | None, float]) -> int | None:
-    """Return the number of draws of least loss, the largest of equals."""
-    least = min(losses.values())
-    tied = [n for n, loss in losses.items() if loss <= least + SAME_LOSS]
-    return None if None in tied else max(n for n in tied if n is not None)
+def _least(losses: RowLosses, weight: Float64Array) -> int | None:
+    """Return the number of draws of least mean loss."""
+    return min(losses, key=lambda n_draws: np.average(losses[n_draws], weights=weight))
+
+
+def _fewest(losses: RowLosses, weight: Float64Array) -> int | None:
+    """Return the fewest draws whose loss is within a standard error of the least.
+
+    Losses of the same rows are compared row by row.
+    """
+    least = losses[_least(losses, weight)]
+    fit = [n for n, loss in losses.items() if not _exceeds(loss, least, weight)]
+    return min(fit, key=lambda n_draws: np.inf if n_draws is None else n_draws)
+
+
+def _exceeds(loss: Float64Array, least: Float64Array, weight: Float64Array) -> bool:
+    """Tell whether the mean difference of losses is more than its standard error."""
+    share = weight / weight.sum()
+    gap = loss - least
+    mean = share @ gap
+    correction = len(gap) / max(1, len(gap) - 1)
+    variance = correction * (share**2 @ (gap - mean) ** 2)
+    return bool(mean > np.sqrt(variance) + SAME_LOSS)

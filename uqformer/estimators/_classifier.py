@@ -6,7 +6,6 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin
-from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 
 from uqformer._typing import AnyArray, Float64Array, LayerSelection, NumberOfDraws
@@ -16,6 +15,8 @@ from uqformer.backbones._make import BackboneSpec
 from uqformer.estimators._class_calibration import Conformal
 from uqformer.estimators._classifier_core import ClassifierCore
 from uqformer.estimators._inputs import UserInputs
+from uqformer.estimators._shares import AttentionSharesMixin
+from uqformer.estimators._tables import CategoricalFeatures
 from uqformer.predictive import ClassificationEnsemble, UncertaintyParts
 
 __all__ = ["StochasticAttentionClassifier"]
@@ -31,7 +32,9 @@ def _has_sets(classifier: "StochasticAttentionClassifier") -> bool:
     return True
 
 
-class StochasticAttentionClassifier(ClassifierMixin, ClassifierCore):
+class StochasticAttentionClassifier(
+    ClassifierMixin, AttentionSharesMixin, ClassifierCore
+):
     """Classification by a transformer whose attention is redrawn to show its doubt.
 
     ``fit`` trains the backbone, or takes a trained one, and keeps some rows away from
@@ -52,15 +55,21 @@ class StochasticAttentionClassifier(ClassifierMixin, ClassifierCore):
         Further keyword arguments for a backbone given by name or callable, such as
         ``{"d_token": 32}``.
 
+    categorical_features : "auto", array-like or None, default="auto"
+        Columns of a table that hold categories, by name, position or boolean mask, for
+        "ft_transformer". "auto" takes those of text or of a categorical type; None
+        takes none.
+
     n_members : int, default=50
         Stochastic passes behind each prediction. Acts at prediction: it may be changed
         after ``fit``.
 
     n_draws : int, "auto" or None, default="auto"
         Multinomial trials per attention row, the method's concentration: fewer spread
-        wider. "auto" takes the number with the least log loss of the averaged
-        probabilities on the validation rows, the larger of equals; None is the exact
-        softmax, whose members are all equal. Acts at prediction.
+        wider. "auto" takes the fewest whose averaged probabilities have a log loss on
+        the validation rows that is not measurably above the least, by one standard
+        error over these rows: members then differ as far as it costs nothing. None is
+        the exact softmax, whose members are all equal. Acts at prediction.
 
     layers : "all" or list of int or str, default="all"
         Which attention modules are redrawn, by position or name. Acts at prediction.
@@ -194,6 +203,7 @@ class StochasticAttentionClassifier(ClassifierMixin, ClassifierCore):
 
     _parameter_constraints: dict[str, list[Any]] = {
         **ClassifierCore._parameter_constraints,
+        "categorical_features": ["array-like", StrOptions({"auto"}), None],
         "class_weight": [dict, StrOptions({"balanced"}), None],
         "calibration": [StrOptions({"temperature"}), None],
         "conformal": [StrOptions({"lac", "aps", "raps"}), None],
@@ -205,6 +215,7 @@ class StochasticAttentionClassifier(ClassifierMixin, ClassifierCore):
         backbone: BackboneSpec | GuestProtocol = "ft_transformer",
         *,
         backbone_params: dict[str, Any] | None = None,
+        categorical_features: CategoricalFeatures = "auto",
         n_members: int = 50,
         n_draws: NumberOfDraws = "auto",
         layers: LayerSelection = "all",
@@ -225,6 +236,7 @@ class StochasticAttentionClassifier(ClassifierMixin, ClassifierCore):
     ) -> None:
         self.backbone = backbone
         self.backbone_params = backbone_params
+        self.categorical_features = categorical_features
         self.n_members = n_members
         self.n_draws = n_draws
         self.layers = layers
@@ -373,8 +385,3 @@ class StochasticAttentionClassifier(ClassifierMixin, ClassifierCore):
         """
         self._check_ready()
         return self._mixture(self._validate_new(X)).uncertainty()
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.three_d_array = self._allows_more_dimensions()
-        return tags

@@ -20,7 +20,7 @@ from uqformer.estimators._class_calibration import (
     sharpened,
 )
 from uqformer.estimators._core import TransformerCore
-from uqformer.estimators._inputs import ArrayInputs, UserInputs
+from uqformer.estimators._inputs import ArrayInputs, ReadInputs, UserInputs
 from uqformer.estimators._passes import Mixture, Passes
 from uqformer.estimators._rows import HeldOut, Parts, part_rows
 from uqformer.exceptions import InsufficientCalibrationError
@@ -44,7 +44,7 @@ class ClassifierCore(TransformerCore):
 
     def _validate_rows(
         self, X: UserInputs, y: ArrayLike, sample_weight: ArrayLike | None
-    ) -> tuple[ArrayInputs, AnyArray, Float64Array]:
+    ) -> tuple[ReadInputs, AnyArray, Float64Array]:
         """Return X, codes of classes and weights, without rows of weight 0."""
         inputs, labels, weight = self._read_weighted(X, y, sample_weight)
         check_classification_targets(labels)

@@ -19,8 +19,10 @@ from uqformer._validation import check_sample_weight
 from uqformer.attention import find_attention_modules
 from uqformer.backbones import make_backbone
 from uqformer.estimators._base import MIN_SAMPLES, BaseTransformerEstimator
+from uqformer.estimators._cells import Table
 from uqformer.estimators._inputs import (
     ArrayInputs,
+    ReadInputs,
     UserInputs,
     as_network_numbers,
     as_tensors,
@@ -29,6 +31,7 @@ from uqformer.estimators._inputs import (
 )
 from uqformer.estimators._passes import Passes, resolve_device
 from uqformer.estimators._rows import HeldOut, Parts
+from uqformer.estimators._tables import TableEncoder
 
 __all__ = ["TransformerCore"]
 
@@ -42,7 +45,7 @@ class TransformerCore(BaseTransformerEstimator):
     @abstractmethod
     def _validate_rows(
         self, X: UserInputs, y: ArrayLike, sample_weight: ArrayLike | None
-    ) -> tuple[ArrayInputs, AnyArray, Float64Array]:
+    ) -> tuple[ReadInputs, AnyArray, Float64Array]:
         """Return rows, targets and weights of mean 1, without rows of weight 0."""
 
     @abstractmethod
@@ -107,7 +110,7 @@ class TransformerCore(BaseTransformerEstimator):
         y: ArrayLike,
         sample_weight: ArrayLike | None,
         **checks: Any,
-    ) -> tuple[ArrayInputs, AnyArray, Float64Array]:
+    ) -> tuple[ReadInputs, AnyArray, Float64Array]:
         """Check what fit is given and leave out rows of weight 0."""
         rows, targets = self._read_fit(X, y, **checks)
         weight = check_sample_weight(
@@ -122,13 +125,21 @@ class TransformerCore(BaseTransformerEstimator):
         return take_rows(rows, kept), targets[kept], weight[kept]
 
     def _build(
-        self, rows: ArrayInputs, weight: Float64Array, train: IntArray, seed: int
+        self, rows: ReadInputs, weight: Float64Array, train: IntArray, seed: int
     ) -> tuple[nn.Module, ArrayInputs]:
         """Make the backbone, bring the inputs to its scale and find its attention."""
+        self.feature_scaler_: Any = None
+        if isinstance(rows, Table):
+            self.feature_scaler_ = TableEncoder(self.categorical_features).fit(
+                rows[train], sample_weight=weight[train]
+            )
         with seeded(derive_seed(seed, "weights")):
             module = self._make_module(rows)
             self.takes_tokens_ = bool(getattr(module, "takes_tokens", False))
-            self._learn_scale(module, rows, weight, train)
+            if self._needs_scale(module, rows):
+                self.feature_scaler_ = StandardScaler().fit(
+                    take_rows(rows, train), sample_weight=weight[train]
+                )
             inputs = self._scaled_inputs(rows)
             adapt = getattr(module, "adapt", None)
             if adapt is not None and self._guest() is None:
@@ -136,13 +147,16 @@ class TransformerCore(BaseTransformerEstimator):
         find_attention_modules(module, self.layers)
         return module.to(self._device(module)), inputs
 
-    def _make_module(self, rows: ArrayInputs) -> nn.Module:
+    def _make_module(self, rows: ReadInputs) -> nn.Module:
         guest = self._guest()
         if guest is None:
             row_shape: Any = form_of(rows)
-            return make_backbone(
-                self.backbone, row_shape[0], self.n_outputs_, self.backbone_params
-            )
+            n_features, params = row_shape[0], self.backbone_params
+            if isinstance(rows, Table):
+                sizes = self.feature_scaler_.n_categories_
+                n_features = len(sizes)  # a date is several numbers
+                params = (params or {}) | {"n_categories": sizes}
+            return make_backbone(self.backbone, n_features, self.n_outputs_, params)
         if self.backbone_params:
             raise ValueError(
                 "backbone_params shape a backbone that is built by name or by a "
@@ -151,22 +165,12 @@ class TransformerCore(BaseTransformerEstimator):
             )
         return guest.build(self.n_outputs_)
 
-    def _learn_scale(
-        self,
-        module: nn.Module,
-        rows: ArrayInputs,
-        weight: Float64Array,
-        train: IntArray,
-    ) -> None:
-        """Learn the scale of a table of numbers from its training rows alone."""
-        self.feature_scaler_ = None
-        has_own_scale = self.takes_tokens_ or getattr(module, "scales_inputs", False)
-        if has_own_scale or self._guest() is not None:
-            return
-        if not isinstance(rows, dict) and rows.ndim == 2:
-            self.feature_scaler_ = StandardScaler().fit(
-                rows[train], sample_weight=weight[train]
-            )
+    def _needs_scale(self, module: nn.Module, rows: ReadInputs) -> bool:
+        """Tell whether rows are columns of numbers that nobody else scales."""
+        is_scaled = self.takes_tokens_ or getattr(module, "scales_inputs", False)
+        if is_scaled or self._guest() is not None:
+            return False
+        return isinstance(rows, np.ndarray) and rows.ndim == 2
 
     def _device(self, module: nn.Module) -> torch.device:
         """Where the module runs: a guest that is used as it is stays where it is."""

@@ -1,7 +1,7 @@
 """Inputs inside the estimators: one array, or arrays of equal length under names."""
 
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, overload
 
 import numpy as np
 import torch
@@ -9,9 +9,11 @@ from numpy.typing import ArrayLike
 
 from uqformer._training import Inputs, trim_padding
 from uqformer._typing import AnyArray, IntArray
+from uqformer.estimators._cells import Table
 
 __all__ = [
     "ArrayInputs",
+    "ReadInputs",
     "UserInputs",
     "as_batch",
     "as_network_numbers",
@@ -25,16 +27,27 @@ __all__ = [
 ArrayInputs: TypeAlias = AnyArray | dict[str, AnyArray]
 """Inputs as a module takes them: int64 or float32, rows first."""
 
+ReadInputs: TypeAlias = ArrayInputs | Table
+"""Inputs that have been read and not yet brought to scale."""
+
 UserInputs: TypeAlias = ArrayLike | Mapping[str, ArrayLike]
 """What users hand over; a guest may take more, such as a list of texts."""
 
 
-def count_rows(inputs: ArrayInputs) -> int:
+def count_rows(inputs: ReadInputs) -> int:
     """Count the rows, which all arrays share."""
     return len(next(iter(inputs.values())) if isinstance(inputs, dict) else inputs)
 
 
-def take_rows(inputs: ArrayInputs, rows: slice | IntArray | AnyArray) -> ArrayInputs:
+@overload
+def take_rows(inputs: ArrayInputs, rows: slice | AnyArray) -> ArrayInputs: ...
+
+
+@overload
+def take_rows(inputs: ReadInputs, rows: slice | AnyArray) -> ReadInputs: ...
+
+
+def take_rows(inputs: ReadInputs, rows: slice | IntArray | AnyArray) -> ReadInputs:
     """Keep some rows of all arrays."""
     if isinstance(inputs, dict):
         return {name: array[rows] for name, array in inputs.items()}
@@ -60,19 +73,25 @@ def _as_tensor(array: AnyArray) -> torch.Tensor:
     return torch.from_numpy(np.ascontiguousarray(array))
 
 
-def as_network_numbers(array: AnyArray, name: str = "X") -> AnyArray:
-    """Return whole numbers as int64 and others as float32, which must hold them."""
+def as_network_numbers(
+    array: AnyArray, name: str = "X", *, allow_missing: bool = False
+) -> AnyArray:
+    """Return whole numbers as int64 and others as float32, which must hold them.
+
+    NaN passes for a missing number only where a backbone knows what to do with it.
+    """
     if array.dtype.kind == "b":
         return array
     if array.dtype.kind in "iu":
         return array.astype(np.int64, copy=False)
     with np.errstate(over="ignore"):
         narrow: AnyArray = np.asarray(array, dtype=np.float32)
-    if not np.isfinite(narrow).all():
+    fits = np.isfinite(narrow) | (np.isnan(narrow) & allow_missing)
+    if not fits.all():
         raise ValueError(
             f"{name} must be finite and fit the float32 range of the network; "
-            f"{int((~np.isfinite(narrow)).sum())} of its values do not, the "
-            f"largest is {np.abs(array).max():.3g}. Rescale or clip {name}."
+            f"{int((~fits).sum())} of its values do not, the largest is "
+            f"{np.abs(array[~fits]).max():.3g}. Rescale or clip {name}."
         )
     return narrow
 

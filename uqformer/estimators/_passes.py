@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
@@ -12,7 +13,7 @@ from tqdm.auto import tqdm
 
 from uqformer._training import Inputs
 from uqformer._typing import Float64Array, IntArray, LayerSelection
-from uqformer.attention import forward_members
+from uqformer.attention import attention_variance, forward_members, redraw_moments
 from uqformer.estimators._inputs import ArrayInputs, as_batch, count_rows, take_rows
 from uqformer.predictive import UncertaintyParts
 
@@ -20,7 +21,10 @@ __all__ = ["Deviations", "Mixture", "Passes", "evaluating", "resolve_device"]
 
 
 REDRAWN_ROWS = 256
-"""Rows in a redrawn pass at most: several members then share the pass, in the cache."""
+"""Rows in a redrawn pass at most: several members then share the pass, in the cache.
+
+A pass that is derived holds all that it computed, and has no more rows either.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,16 +146,50 @@ class Passes:
             entropy[rows] += entr(proba).sum(axis=1)
         return Mixture(total / len(seeds), entropy / len(seeds))
 
+    def variance(self, x: ArrayInputs, n_draws: int | None) -> Float64Array:
+        """Derive the members' variance from one pass; returns (n, C)."""
+        with evaluating(self.module):
+            parts = [
+                self._column(
+                    redraw_moments(
+                        self.module, batch, n_draws=n_draws, layers=self.layers
+                    ).variance,
+                    n_rows,
+                )
+                for n_rows, batch in self._batches(x, self._redrawn_rows)
+            ]
+        return np.concatenate(parts)
+
+    def shares(
+        self, x: ArrayInputs, by: Literal["layer", "head"], *, of_logits: bool
+    ) -> dict[str, float]:
+        """Derive the share of each layer or head in the members' variance."""
+        with evaluating(self.module):
+            batches = [batch for _, batch in self._batches(x, self._redrawn_rows)]
+            return attention_variance(
+                self.module,
+                batches,
+                n_draws=1,  # shares are the same for any number
+                method="gradient",
+                by=by,
+                layers=self.layers,
+                forward=_call_for_differences if of_logits else _call,
+            ).shares
+
     def check(self, x: ArrayInputs) -> None:
         """Run two rows, so that a backbone's mistakes show before training."""
         self.exact(take_rows(x, slice(0, 2)))
+
+    @property
+    def _redrawn_rows(self) -> int:
+        return min(self.batch_size, REDRAWN_ROWS)
 
     def _redrawn(
         self, x: ArrayInputs, n_draws: int | None, seeds: Sequence[int]
     ) -> Iterator[tuple[slice, int, Float64Array]]:
         """Yield rows, member and output (n_rows, C), batch by batch."""
         with evaluating(self.module):
-            n_rows = min(self.batch_size, REDRAWN_ROWS)
+            n_rows = self._redrawn_rows
             for batch, member, output in forward_members(
                 self.module,
                 (batch for _, batch in self._batches(x, n_rows)),
@@ -203,6 +241,12 @@ class Passes:
 def _call(module: nn.Module, batch: Inputs) -> Tensor:
     output: Tensor = module(**batch) if isinstance(batch, dict) else module(batch)
     return output
+
+
+def _call_for_differences(module: nn.Module, batch: Inputs) -> Tensor:
+    """Call for logits less their mean: what moves all alike moves nothing."""
+    output = _call(module, batch)  # (N, C)
+    return output - output.mean(dim=1, keepdim=True)
 
 
 @contextmanager

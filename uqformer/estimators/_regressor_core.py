@@ -1,6 +1,7 @@
 """Behind a regressor's verbs: its targets, and predictions in the network's units."""
 
 import warnings
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,8 +12,14 @@ from uqformer._training import WeightedSquaredError
 from uqformer._typing import AnyArray, Float64Array, IntArray
 from uqformer.calibration import AdaptiveConformal
 from uqformer.estimators._calibrated import HeldOutCalibration, point_and_spread
+from uqformer.estimators._cells import Table
 from uqformer.estimators._core import TransformerCore
-from uqformer.estimators._inputs import ArrayInputs, UserInputs, count_rows
+from uqformer.estimators._inputs import (
+    ArrayInputs,
+    ReadInputs,
+    UserInputs,
+    count_rows,
+)
 from uqformer.estimators._passes import Passes
 from uqformer.estimators._rows import HeldOut, Parts, part_rows
 from uqformer.exceptions import InsufficientCalibrationError, UQFormerWarning
@@ -28,7 +35,7 @@ class RegressorCore(TransformerCore):
 
     def _validate_rows(
         self, X: UserInputs, y: ArrayLike, sample_weight: ArrayLike | None
-    ) -> tuple[ArrayInputs, AnyArray, Float64Array]:
+    ) -> tuple[ReadInputs, AnyArray, Float64Array]:
         """Return X, y as (n, C) and weights, without rows of weight 0."""
         inputs, targets, weight = self._read_weighted(
             X, y, sample_weight, multi_output=True, y_numeric=True
@@ -117,6 +124,12 @@ class RegressorCore(TransformerCore):
         moments = passes.deviations(inputs, exact, self.n_draws_, seeds)
         return point_and_spread(exact, moments, self.point)
 
+    def _derived_spread(self, inputs: ArrayInputs) -> Float64Array:
+        """Return the spread (n, C) that one pass without any member tells."""
+        variance = self._passes(self.module_).variance(inputs, self.n_draws_)
+        spread: Float64Array = np.sqrt(variance)
+        return spread
+
     def _conformal(self) -> AdaptiveConformal:
         if not len(self.calibration_.calibration):
             raise InsufficientCalibrationError(
@@ -139,18 +152,16 @@ class RegressorCore(TransformerCore):
         return values[..., 0] if self.y_ndim_ == 1 else values
 
 
-def _warn_of_constants(X: ArrayInputs, y: AnyArray) -> None:
+def _warn_of_constants(X: ReadInputs, y: AnyArray) -> None:
     """Warn of columns and targets that never change, which is rarely meant."""
-    if not isinstance(X, dict) and X.ndim == 2:
-        constant = np.flatnonzero(np.ptp(X, axis=0) == 0)
-        if 0 < len(constant) < X.shape[1]:
-            warnings.warn(
-                f"X has {len(constant)} columns that are constant, at positions "
-                f"{constant.tolist()}; they tell no row from another and are ignored. "
-                "Drop them to silence this.",
-                UQFormerWarning,
-                stacklevel=4,
-            )
+    constant = _constant_columns(X)
+    if constant:
+        warnings.warn(
+            f"X has {len(constant)} columns that are constant: {constant}; they tell "
+            "no row from another and are ignored. Drop them to silence this.",
+            UQFormerWarning,
+            stacklevel=4,
+        )
     if (np.ptp(y, axis=0) == 0).all():
         warnings.warn(
             f"y is constant at {y[0].tolist()}; there is nothing to learn, and "
@@ -159,3 +170,17 @@ def _warn_of_constants(X: ArrayInputs, y: AnyArray) -> None:
             UQFormerWarning,
             stacklevel=4,
         )
+
+
+def _constant_columns(X: ReadInputs) -> list[Any]:
+    """Name the columns that are constant, where others are not."""
+    constant: list[Any] = []
+    n_columns = 0
+    if isinstance(X, Table):
+        constant = [column.name for column in X.columns if column.never_changes()]
+        n_columns = len(X.columns)
+    elif isinstance(X, np.ndarray) and X.ndim == 2:
+        constant = np.flatnonzero(np.ptp(X, axis=0) == 0).tolist()
+        n_columns = X.shape[1]
+    # where all are, the backbone has more to say
+    return constant if len(constant) < n_columns else []

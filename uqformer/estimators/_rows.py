@@ -117,9 +117,13 @@ class HeldOut:
         residuals: Float64Array = self.y - self.exact
         return residuals
 
-    def root_mean_square(self, mean_squares: Float64Array) -> float:
-        """Root of the weighted mean over rows of (n, C) squares, outputs on a par."""
+    def per_row(self, squares: Float64Array) -> Float64Array:
+        """Mean over outputs, which count alike, of squares (n, C); returns (n,)."""
         unit = np.var(self.y, axis=0)
         unit[unit == 0] = 1.0
-        per_row = (mean_squares / unit).mean(axis=1)
-        return float(np.sqrt(np.average(per_row, weights=self.weight)))
+        mean: Float64Array = (squares / unit).mean(axis=1)
+        return mean
+
+    def root_mean_square(self, squares: Float64Array) -> float:
+        """Root of the weighted mean over rows of squares (n, C)."""
+        return float(np.sqrt(np.average(self.per_row(squares), weights=self.weight)))
