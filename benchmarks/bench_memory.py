@@ -74,13 +74,13 @@ def main() -> None:
     memory = [
         {"verb": verb, "members": m, "rows": n, "mebibytes": peak(m, n, verb)}
         for verb in ("predict_std", "predict_interval", "predict_ensemble")
-        for m, n in [(10, 20_000), (50, 20_000), (200, 20_000), (50, 80_000)]
+        for m, n in [(10, 4_000), (50, 4_000), (200, 4_000), (50, 16_000)]
     ]
-    base = {"rows": 1024, "members": 20, "columns": 8, "blocks": 3}
+    base = {"rows": 512, "members": 10, "columns": 8, "blocks": 3}
     growth = []
     for name, values in {
-        "rows": (512, 1024, 2048, 4096),
-        "members": (10, 20, 40, 80),
+        "rows": (256, 512, 1024, 2048),
+        "members": (5, 10, 20, 40),
         "columns": (4, 8, 16, 32),
         "blocks": (1, 2, 4, 8),
     }.items():

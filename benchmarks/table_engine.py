@@ -2,8 +2,9 @@
 
 Usage: python benchmarks/table_engine.py [--plot]
 
-Reads what bench_members.py, bench_draws.py, bench_memory.py, bench_moments.py and
-bench_rivals.py wrote; results/engine.md holds the tables, results/engine.png the plot.
+Reads what bench_members.py, bench_profile.py, bench_draws.py, bench_memory.py,
+bench_moments.py and bench_rivals.py wrote; results/engine.md holds the tables,
+results/engine.png the plot.
 """
 
 import argparse
@@ -46,6 +47,16 @@ def members() -> str:
         ]
     header = ["case", "batch", "tokens", "members", "n_draws", "ratio", "range", "goal"]
     return table(header, rows)
+
+
+def profile() -> str:
+    """Seconds of 5 members by what they are spent on."""
+    parts = ("uniforms", "draw", "operators", "watch", "members", "plain")
+    rows = [
+        [result["case"], *(f"{result['seconds'].get(part, 0):.3f}" for part in parts)]
+        for result in load("profile.json")["results"]
+    ]
+    return table(["case", *parts[:-2], "the rest", "5 plain passes"], rows)
 
 
 def draws() -> str:
@@ -148,6 +159,7 @@ def plot() -> None:
 
 SECTIONS = {
     "Members over plain passes": members,
+    "Where the time of 5 members goes, seconds": profile,
     "The draw alone, milliseconds": draws,
     "Peak memory of a prediction": memory,
     "Time as one thing doubles": growth,
