@@ -6,6 +6,8 @@ from typing import Any
 from uqformer._version import __version__
 
 __all__ = [
+    "DirectorClassifier",
+    "DirectorRegressor",
     "StochasticAttentionClassifier",
     "StochasticAttentionRegressor",
     "__version__",
@@ -26,6 +28,8 @@ __all__ = [
 ]
 
 _HOMES = {
+    "DirectorClassifier": "uqformer.estimators",
+    "DirectorRegressor": "uqformer.estimators",
     "StochasticAttentionClassifier": "uqformer.estimators",
     "StochasticAttentionRegressor": "uqformer.estimators",
     "predict_interval": "uqformer._response",

@@ -111,7 +111,15 @@ def test_both_losses_are_weighed_and_seeded() -> None:
     alone, parts = losses(performance_weight=0.0)
     assert torch.equal(alone, parts[0])
     assert parts[1] == 0
-    for weights in ({"performance_weight": -1.0}, {"spread_weight": -1.0}):
+    task, parts = losses(matching_weight=0.0)
+    torch.testing.assert_close(task, losses(performance_weight=1.0)[1][1])
+    assert parts[0] == 0
+    for weights in (
+        {"performance_weight": -1.0},
+        {"spread_weight": -1.0},
+        {"matching_weight": -1.0},
+        {"matching_weight": 0.0, "performance_weight": 0.0},
+    ):
         with pytest.raises(ValueError, match="at least 0"):
             losses(**weights)
     with pytest.raises(ValueError, match="'kl' or 'mse'"):

@@ -9,7 +9,13 @@ from torch import nn
 from tests.director.conftest import digest
 from tests.director.families import FAMILIES, Guest, build
 from uqformer._random import seeded
-from uqformer.director import Student, Teacher, TransitionDiT
+from uqformer.director import (
+    Student,
+    Teacher,
+    TransitionDiT,
+    record_chain,
+    rollout,
+)
 from uqformer.director._student import take_rows
 
 
@@ -78,6 +84,28 @@ def test_a_pickled_student_predicts_the_same() -> None:
         assert torch.equal(
             twin.members(guest.x, [0, 1]), student.members(guest.x, [0, 1])
         )
+
+
+@pytest.mark.parametrize("name", ["patches", "bert-sdpa"])
+def test_a_trace_tells_how_far_chains_part(name: str) -> None:
+    guest = build(name)
+    student = _student(guest)
+    seeds = [3, 4, 5]
+    start = record_chain(guest.model, guest.x)
+    with torch.no_grad():
+        outputs, variances = student.traced(guest.x, seeds)
+        assert torch.equal(outputs, student.members(guest.x, seeds))
+        ends = rollout(
+            student.transition, start.states[0], seeds=seeds, visible=start.visible
+        )  # (M, N, T, D)
+    assert variances.shape == (len(start.states[0]), 3)
+    real = start.real.double()
+    by_token = ends.double().var(dim=0, correction=0).mean(dim=-1)  # (N, T)
+    expected = (by_token * real).sum(dim=1) / real.sum(dim=1)
+    torch.testing.assert_close(variances[:, -1].double(), expected)
+    assert (variances.diff(dim=1) > 0).all()  # a fresh network adds noise each time
+    with torch.no_grad(), pytest.raises(ValueError, match="one seed"):
+        student.traced(guest.x, [])
 
 
 def test_the_forward_pass_has_no_noise() -> None:

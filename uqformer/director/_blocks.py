@@ -14,6 +14,7 @@ __all__ = [
     "call_model",
     "find_blocks",
     "first_tensor",
+    "real_tokens",
     "state_of",
     "visible_keys",
     "with_state",
@@ -173,6 +174,16 @@ def visible_keys(call: Call, *, is_causal: bool) -> Tensor | None:
         causal = torch.ones(n_tokens, n_tokens, dtype=torch.bool, device=device)
         visible = causal.tril()[None, None]  # (1, 1, T, S)
     return visible
+
+
+def real_tokens(visible: Tensor | None, state: Tensor) -> Tensor:
+    """Tell which tokens of a state (N, T, D) are not padding, boolean (N, T)."""
+    n_rows, n_tokens, _ = state.shape
+    if visible is None:
+        return state.new_ones(n_rows, n_tokens, dtype=torch.bool)
+    # a real token sees itself under every mask, and padding nobody sees
+    square = visible[:, 0].expand(n_rows, n_tokens, n_tokens)  # (N, T, T)
+    return square.diagonal(dim1=1, dim2=2)  # (N, T)
 
 
 def _visible(name: str, value: Any, n_tokens: int) -> Tensor | None:

@@ -15,6 +15,7 @@ from uqformer.director._blocks import (
     call_model,
     find_blocks,
     first_tensor,
+    real_tokens,
     state_of,
     visible_keys,
     with_state,
@@ -71,12 +72,7 @@ class FeatureChain:
     @property
     def real(self) -> Tensor:
         """Tokens that are not padding, boolean of shape (N, T)."""
-        n_rows, n_tokens, _ = self.states[0].shape
-        if self.visible is None:
-            return self.states[0].new_ones(n_rows, n_tokens, dtype=torch.bool)
-        # a real token sees itself under every mask, and padding nobody sees
-        square = self.visible[:, 0].expand(n_rows, n_tokens, n_tokens)  # (N, T, T)
-        return square.diagonal(dim1=1, dim2=2)  # (N, T)
+        return real_tokens(self.visible, self.states[0])
 
 
 def record_chain(

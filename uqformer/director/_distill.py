@@ -53,6 +53,9 @@ class DistillationRecipe:
     loss : {"kl", "mse"}, default="kl"
         See `distillation_loss`.
 
+    matching_weight : float, default=1.0
+        See `distillation_loss`.
+
     performance_weight : float, default=10.0
         See `distillation_loss`.
 
@@ -80,6 +83,7 @@ class DistillationRecipe:
     batch_size: int = 64
     n_iter_no_change: int = 10
     loss: Loss = "kl"
+    matching_weight: float = 1.0
     performance_weight: float = 10.0
     spread_weight: float = 0.0
     max_cache_bytes: int = 2**29
@@ -224,6 +228,7 @@ class _Distillation:
             self.trained.values(),
             lr=recipe.learning_rate,
             weight_decay=recipe.weight_decay,
+            fused=self.y.device.type in ("cpu", "cuda"),
         )
         self.progress = Progress(self.trained, self.optimizer)
         self.cache = self._cache()
@@ -279,6 +284,7 @@ class _Distillation:
             generator=generator,
             task=self.task,
             loss=recipe.loss,
+            matching_weight=recipe.matching_weight,
             performance_weight=recipe.performance_weight,
             spread_weight=recipe.spread_weight,
         )

@@ -34,6 +34,7 @@ def choose_n_draws(
 
     The teacher's chain is walked with noise for each candidate, and the frozen head
     predicts from the ends. The number whose averaged predictions lose least is chosen.
+    Numbers are tried upwards, until two in a row do worse than the best so far.
 
     Parameters
     ----------
@@ -93,7 +94,9 @@ def choose_n_draws(
                 loss = task.loss(task.average(outputs), y[rows])
             total += len(y[rows]) * float(loss)
         losses[n_draws] = total
-    best: int = min(losses, key=lambda n_draws: losses[n_draws])
+        best: int = min(losses, key=lambda tried: losses[tried])
+        if n_draws > 2 * best:
+            break
     teacher.variance = RedrawVariance(best)
     return best
 

@@ -155,6 +155,7 @@ def distillation_loss(
     generator: torch.Generator,
     task: Task = CLASSIFICATION,
     loss: Loss = "kl",
+    matching_weight: float = 1.0,
     performance_weight: float = 1.0,
     spread_weight: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
@@ -184,6 +185,10 @@ def distillation_loss(
         What matching means: the divergence of Gaussians, as the method is derived; or
         squared errors, as its research code computes.
 
+    matching_weight : float, default=1.0
+        Weight of the matching loss, at least 0. With 0 the student learns the task
+        alone, which shows what the teacher adds.
+
     performance_weight : float, default=1.0
         Weight of the prediction's loss, at least 0.
 
@@ -193,10 +198,10 @@ def distillation_loss(
     Returns
     -------
     total : Tensor of shape ()
-        The matching loss plus `performance_weight` times the prediction's loss.
+        Both losses, each times its weight.
 
     parts : Tensor of shape (2,)
-        Both losses by themselves, without gradient.
+        Both losses by themselves, without gradient; 0 for one of weight 0.
 
     Raises
     ------
@@ -242,16 +247,18 @@ def distillation_loss(
     """
     if loss not in ("kl", "mse"):
         raise ValueError(f"loss must be 'kl' or 'mse'; got loss={loss!r}.")
-    if min(performance_weight, spread_weight) < 0:
+    weights = matching_weight, performance_weight, spread_weight
+    if min(weights) < 0 or max(weights[:2]) == 0:
         raise ValueError(
-            "performance_weight and spread_weight must be at least 0; got "
-            f"performance_weight={performance_weight}, spread_weight={spread_weight}."
+            "matching_weight, performance_weight and spread_weight must be at least 0, "
+            f"and one of the first two above it; got {weights}."
         )
-    matching = matching_loss(student.transition, steps, loss, spread_weight)
-    if performance_weight == 0:
-        return matching, torch.stack([matching, torch.zeros_like(matching)]).detach()
-    prediction = task.loss(student.walked(x, independent_noise(generator)), y)
-    total = matching + performance_weight * prediction
+    matching = prediction = steps.states.new_zeros(())
+    if matching_weight > 0:
+        matching = matching_loss(student.transition, steps, loss, spread_weight)
+    if performance_weight > 0:
+        prediction = task.loss(student.walked(x, independent_noise(generator)), y)
+    total = matching_weight * matching + performance_weight * prediction
     return total, torch.stack([matching, prediction]).detach()
 
 

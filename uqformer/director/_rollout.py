@@ -117,8 +117,12 @@ def walk(
     noise: Noise | None,
     n_steps: int,
     visible: Tensor | None,
+    visit: Callable[[Tensor], None] | None = None,
 ) -> Tensor:
-    """Walk from `state` (N, T, D) to the end; gradients flow through every step."""
+    """Walk from `state` (N, T, D) to the end; gradients flow through every step.
+
+    `visit` is shown the state after each step.
+    """
     ratio = int(transition.n_steps) / n_steps  # type: ignore[arg-type]
     for step in range(n_steps):
         time = state.new_tensor((n_steps - step) / n_steps)
@@ -129,6 +133,8 @@ def walk(
         if noise is not None:
             spread = (0.5 * log_variance).exp() * ratio**0.5
             state = mean + spread * noise(step, mean)
+        if visit is not None:
+            visit(state)
     return state
 
 

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
+import torch
 from torch import Tensor, nn
 
-from uqformer.director._blocks import Inputs
+from uqformer.director._blocks import Inputs, real_tokens
 from uqformer.director._rollout import Noise, n_steps_or_own, shared_noise, walk
 from uqformer.director._shell import Shell
 from uqformer.director._teacher import Teacher
@@ -142,11 +143,61 @@ class Student(nn.Module):
         ValueError
             If there is no seed, or `rollout` would refuse `n_steps`.
         """
-        if len(seeds) == 0:
-            raise ValueError("seeds must hold one seed for each chain; got seeds=[].")
+        _check_seeds(seeds)
         tiled = tile_rows(x, len(seeds))
         outputs = self.walked(tiled, shared_noise(seeds), n_steps)
         return outputs.view(len(seeds), -1, *outputs.shape[1:])  # (M, N, ...)
+
+    def traced(
+        self, x: Inputs, seeds: Sequence[int], n_steps: int | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Predict as `members` does, and tell how far the chains part on their way.
+
+        Parameters
+        ----------
+        x : Tensor or dict of str to Tensor
+            A batch of N rows.
+
+        seeds : sequence of int
+            One for each chain.
+
+        n_steps : int, default=None
+            Steps to walk; see `rollout`.
+
+        Returns
+        -------
+        outputs : Tensor of shape (M, N, ...)
+            As from `members`.
+
+        variances : Tensor of shape (N, L)
+            Variance of the state over chains after each of the L steps, as a mean over
+            tokens that are not padding, and widths.
+
+        Raises
+        ------
+        ValueError
+            As `members` does.
+        """
+        variances: list[Tensor] = []
+
+        def chain(start: Tensor, visible: Tensor | None) -> Tensor:
+            real = real_tokens(visible, start).unflatten(0, (len(seeds), -1))[0]
+
+            def visit(state: Tensor) -> None:
+                parted = state.unflatten(0, (len(seeds), -1))  # (M, N, T, D)
+                by_token = parted.var(dim=0, correction=0).mean(dim=-1)  # (N, T)
+                total = torch.where(real, by_token, 0.0).sum(dim=1)
+                variances.append(total / real.sum(dim=1))
+
+            return walk(
+                self.transition, start, shared_noise(seeds), steps, visible, visit
+            )
+
+        steps = n_steps_or_own(self.transition, n_steps)
+        _check_seeds(seeds)
+        outputs: Tensor = self.shell(tile_rows(x, len(seeds)), chain)
+        parted = outputs.unflatten(0, (len(seeds), -1))  # (M, N, ...)
+        return parted, torch.stack(variances, dim=1)  # (N, L)
 
     def walked(
         self, x: Inputs, noise: Noise | None, n_steps: int | None = None
@@ -177,6 +228,11 @@ class Student(nn.Module):
 
         outputs: Tensor = self.shell(x, chain)
         return outputs
+
+
+def _check_seeds(seeds: Sequence[int]) -> None:
+    if len(seeds) == 0:
+        raise ValueError("seeds must hold one seed for each chain; got seeds=[].")
 
 
 def take_rows(x: Inputs, rows: Tensor | slice) -> Inputs:

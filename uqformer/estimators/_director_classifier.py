@@ -1,0 +1,292 @@
+"""DirectorClassifier: one learned step for all blocks, walked as a redrawn chain."""
+
+from typing import Any, Literal
+
+import numpy as np
+
+from uqformer._validation import StrOptions
+from uqformer.backbones._adapters import GuestProtocol
+from uqformer.backbones._make import BackboneSpec
+from uqformer.estimators._class_calibration import Conformal
+from uqformer.estimators._director_classes import ChainClassifier
+from uqformer.estimators._director_core import DirectorCore
+from uqformer.estimators._director_distil import LossName, VarianceName
+from uqformer.estimators._tables import CategoricalFeatures
+
+__all__ = ["DirectorClassifier"]
+
+
+class DirectorClassifier(ChainClassifier):
+    """Classification by a transformer recompiled into one learned, redrawn step.
+
+    ``fit`` trains the backbone, or takes a trained one, and reads it as a chain of
+    Gaussian steps that each end in attention. A student of one block learns all of
+    them, and to predict well from where its own chain ends [1]_. At prediction chains
+    are walked with other noise, and their probabilities averaged and brought to a
+    temperature found on held-out rows.
+
+    Parameters
+    ----------
+    backbone : str, callable, torch.nn.Module or guest, default="ft_transformer"
+        What is distilled: a name; a class or function ``(n_features, n_outputs) ->
+        Module``; a module, of which a copy is trained; or a guest, such as a
+        `FrozenBackbone`, which is left as it is. It must map ``(n_samples, ...)`` to
+        logits ``(n_samples, n_classes)``, through blocks that follow one another.
+
+    backbone_params : dict, default=None
+        Further keyword arguments for a backbone given by name or callable, such as
+        ``{"d_token": 32}``.
+
+    categorical_features : "auto", array-like or None, default="auto"
+        Columns of a table that hold categories, by name, position or boolean mask, for
+        "ft_transformer". "auto" takes those of text or of a categorical type; None
+        takes none.
+
+    n_chains : int, default=10
+        Chains behind each prediction. Acts at prediction: it may be changed after
+        ``fit``.
+
+    variance : {"attention", "sgpa", "kep"}, default="attention"
+        How much a step of the teacher varies: as redrawn attention would, see
+        `RedrawVariance`; or as a Gaussian process that ``fit`` fits, see
+        `SparseGPVariance` and `KernelEigenVariance`.
+
+    n_draws : int or "auto", default="auto"
+        Draws behind ``variance="attention"``: fewer spread wider. "auto" takes the
+        number whose noised chains of the teacher predict the validation rows best.
+
+    loss : {"kl", "mse"}, default="kl"
+        How the student matches the teacher's steps: by the divergence of Gaussians, or
+        by the squared error of their means alone.
+
+    performance_weight : float or "auto", default="auto"
+        Weight of the cross-entropy at the end of the student's own chain, against the
+        matching of steps. "auto" tries three, for a fifth of the epochs each, and
+        takes the one of least validation loss.
+
+    student_share : float, default=0.5
+        Parameters that the one step may have, as a share of those of the blocks it
+        replaces.
+
+    head : {"trained", "frozen"}, default="trained"
+        Whether copies of embedding and head are trained along, or the backbone's own
+        are used as they are.
+
+    class_weight : dict, "balanced" or None, default=None
+        What the weight of a row is multiplied by, for its class: as if rows of that
+        class were there so often. "balanced" makes all classes weigh the same.
+
+    calibration : "temperature" or None, default="temperature"
+        How the averaged probabilities are calibrated: by one temperature, found on the
+        validation rows, or not at all. Acts at prediction.
+
+    conformal : {"lac", "aps", "raps"} or None, default="lac"
+        Score behind ``predict_set``, see `ConformalSets`. None needs no calibration
+        rows, and has no sets.
+
+    calibration_fraction : float, default=0.2
+        Share of the rows kept away from everything but the conformal sets.
+
+    validation_fraction : float, default=0.1
+        Share of the rows that stop both trainings, choose `n_draws`, the weight and
+        the temperature.
+
+    n_steps : int, default=None
+        Steps of a chain, at most one for each block, which None takes. Fewer are
+        larger, and faster; the student was not taught them.
+
+    max_epochs : int, default=300
+        Most passes of the backbone's training over the training rows.
+
+    learning_rate : float, default=1e-3
+        Of AdamW, in the backbone's training.
+
+    weight_decay : float, default=1e-4
+        Of AdamW, in the backbone's training.
+
+    batch_size : int or "auto", default="auto"
+        Rows in a step of both trainings. "auto" takes 32 to 256, growing with the
+        table.
+
+    n_iter_no_change : int, default=30
+        Epochs without a better validation loss after which either training stops.
+
+    distil_epochs : int or "auto", default="auto"
+        Most passes of the distillation over the training rows. "auto" takes 25, and on
+        small sets up to 300, to make 1000 steps.
+
+    distil_learning_rate : float, default=1e-3
+        Of AdamW, in the distillation.
+
+    predict_batch_size : int, default=1024
+        Rows, times chains, in a batch at prediction; bounds memory and changes nothing
+        else.
+
+    device : str, default="auto"
+        Where backbone and student run, such as "cpu" or "cuda:1". "auto" takes an
+        accelerator if there is one. A frozen backbone stays where it is.
+
+    random_state : int, RandomState instance or None, default=None
+        Source of the one seed behind weights, row order, dropout and noise.
+
+    verbose : int, default=0
+        Above 0, progress bars are shown.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Labels, sorted: the order of all columns. A guest whose `classes` are named
+        has its columns brought into this order.
+
+    module_ : Student
+        The student, which predicts.
+
+    backbone_ : torch.nn.Module
+        The trained backbone, or the guest itself: the teacher.
+
+    n_draws_ : int or None
+        Draws behind the teacher's variance; None where it was fitted.
+
+    performance_weight_ : float
+        Weight of the cross-entropy in use.
+
+    n_steps_ : int
+        Steps of a chain.
+
+    temperature_ : float
+        What logarithms of the mean probabilities are divided by.
+
+    n_parameters_ : dict of str to int
+        Numbers in the ``"student"`` and in the ``"backbone"``, whole.
+
+    history_ : list of dict
+        Losses of the distillation by epoch, see `distil`.
+
+    backbone_history_ : list of dict
+        Cross-entropies of the backbone's training by epoch; absent for a frozen one.
+
+    fit_times_ : dict of str to float
+        Seconds spent on ``"training"``, ``"variance"``, ``"weight"``,
+        ``"distillation"``, ``"temperature"`` and ``"conformal"``, where they were done.
+
+    findings_ : object
+        What the distillation found, with the validation loss of each weight tried.
+
+    calibration_ : object
+        The held-out rows, and what was found on them.
+
+    seed_ : int
+        The one seed, drawn from `random_state`.
+
+    device_ : str
+        Where the student ran in ``fit``.
+
+    n_features_in_ : int
+        Number of columns seen in ``fit``, where `X` was a table.
+
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of the columns, where `X` had string names.
+
+    See Also
+    --------
+    StochasticAttentionClassifier : Redraws the backbone's attention, without training.
+    uqformer.director.distil : What ``fit`` runs, for any torch model.
+
+    Notes
+    -----
+    Rows of a prediction do not depend on one another: a chain is one function, drawn
+    once, and the same row gets the same numbers in any batch.
+
+    Sample and class weights count in the cross-entropy; the matching of steps counts
+    all rows alike.
+
+    References
+    ----------
+    .. [1] M. C. Dao et al. (2026), "Diffusion-Inspired Reconfiguration of Transformers
+       for Uncertainty Calibration", arXiv 2602.08920. What of it is reconstructed is
+       told in the user guide; temperature and sets are not in the paper.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from uqformer import DirectorClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = DirectorClassifier(
+    ...     max_epochs=20,
+    ...     distil_epochs=5,
+    ...     performance_weight=10.0,
+    ...     calibration=None,
+    ...     random_state=0,
+    ... )
+    >>> model = model.fit(X, y)
+    >>> model.predict_proba(X[:2]).shape
+    (2, 3)
+    >>> model.n_parameters_["student"] < model.n_parameters_["backbone"]
+    True
+    """
+
+    _parameter_constraints: dict[str, list[Any]] = {
+        **DirectorCore._parameter_constraints,
+        "class_weight": [dict, StrOptions({"balanced"}), None],
+        "calibration": [StrOptions({"temperature"}), None],
+        "conformal": [StrOptions({"lac", "aps", "raps"}), None],
+    }
+
+    def __init__(
+        self,
+        backbone: BackboneSpec | GuestProtocol = "ft_transformer",
+        *,
+        backbone_params: dict[str, Any] | None = None,
+        categorical_features: CategoricalFeatures = "auto",
+        n_chains: int = 10,
+        variance: VarianceName = "attention",
+        n_draws: int | Literal["auto"] = "auto",
+        loss: LossName = "kl",
+        performance_weight: float | Literal["auto"] = "auto",
+        student_share: float = 0.5,
+        head: Literal["trained", "frozen"] = "trained",
+        class_weight: dict[Any, float] | Literal["balanced"] | None = None,
+        calibration: Literal["temperature"] | None = "temperature",
+        conformal: Conformal | None = "lac",
+        calibration_fraction: float = 0.2,
+        validation_fraction: float = 0.1,
+        n_steps: int | None = None,
+        max_epochs: int = 300,
+        learning_rate: float = 1e-3,
+        weight_decay: float = 1e-4,
+        batch_size: int | Literal["auto"] = "auto",
+        n_iter_no_change: int = 30,
+        distil_epochs: int | Literal["auto"] = "auto",
+        distil_learning_rate: float = 1e-3,
+        predict_batch_size: int = 1024,
+        device: str = "auto",
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.backbone = backbone
+        self.backbone_params = backbone_params
+        self.categorical_features = categorical_features
+        self.n_chains = n_chains
+        self.variance = variance
+        self.n_draws = n_draws
+        self.loss = loss
+        self.performance_weight = performance_weight
+        self.student_share = student_share
+        self.head = head
+        self.class_weight = class_weight
+        self.calibration = calibration
+        self.conformal = conformal
+        self.calibration_fraction = calibration_fraction
+        self.validation_fraction = validation_fraction
+        self.n_steps = n_steps
+        self.max_epochs = max_epochs
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.batch_size = batch_size
+        self.n_iter_no_change = n_iter_no_change
+        self.distil_epochs = distil_epochs
+        self.distil_learning_rate = distil_learning_rate
+        self.predict_batch_size = predict_batch_size
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
