@@ -109,6 +109,16 @@ MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         ValueError,
         r"same number of rows.*; got .*'input_ids': 40, 'attention_mask': 39",
     ),
+    "texts without a language model": (
+        lambda: Classifier().fit(REVIEWS, LABELS),
+        ValueError,
+        r"reads no language; got 40 texts. Pass backbone=HFBackbone",
+    ),
+    "an array of texts without a language model": (
+        lambda: Classifier("patch").fit(np.array(REVIEWS), LABELS),
+        ValueError,
+        r"reads no language; got 40 texts. Pass backbone=HFBackbone",
+    ),
     "a mapping without a guest": (
         lambda: Regressor().fit({"x": X}, Y),
         ValueError,

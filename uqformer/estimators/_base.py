@@ -247,6 +247,12 @@ class BaseTransformerEstimator(BaseEstimator, ABC):
                 f"mapping of {sorted(X)}. Hand the model in as "
                 "FrozenBackbone(model)."
             )
+        if _are_texts(X):
+            raise ValueError(
+                "X must be numbers or a table for a backbone that reads no language; "
+                f"got {len(X)} texts. Pass backbone=HFBackbone(...) with a language "
+                "model, or the texts as a column of a DataFrame if they are categories."
+            )
         return read_table(X) if self._takes_tables() else X
 
     def _check_columns(
@@ -291,6 +297,17 @@ class BaseTransformerEstimator(BaseEstimator, ABC):
         super().__setstate__(state)
         if hasattr(self, "module_") and self._trains():
             self.module_.to(resolve_device(self.device))
+
+
+def _are_texts(X: Any) -> bool:
+    """Tell whether X is a flat list or array of strings."""
+    if isinstance(X, list | tuple):
+        return len(X) > 0 and all(isinstance(value, str) for value in X)
+    return (
+        getattr(X, "ndim", None) == 1
+        and len(X) > 0
+        and isinstance(np.asarray(X)[0], str)
+    )
 
 
 def _is_on_accelerator(module: torch.nn.Module) -> bool:
