@@ -20,14 +20,18 @@ from uqformer.exceptions import InsufficientCalibrationError
 BARE = {"backbone_params": None, "student_share": 2.0}
 
 
-def test_the_point_is_the_mean_of_chains() -> None:
+def test_the_point_is_a_walk_without_noise() -> None:
     X, _ = numbers()
     model = fitted_regressor()
     ensemble = model.predict_ensemble(X)
     assert ensemble.members.shape == (3, 90)
     point, std = model.predict(X, return_std=True)
-    np.testing.assert_allclose(point, ensemble.mean(), atol=1e-5)
-    np.testing.assert_allclose(std, ensemble.std(), atol=1e-5)
+    with torch.no_grad():
+        exact = model.module_(torch.from_numpy(model._validate_new(X)))
+    exact = model.target_center_ + model.target_scale_ * exact.double().numpy()
+    np.testing.assert_allclose(point, exact[:, 0], atol=1e-5)
+    apart = np.sqrt(((ensemble.members - point) ** 2).mean(axis=0))
+    np.testing.assert_allclose(std, apart, atol=1e-5)
     np.testing.assert_array_equal(model.predict(X), point)
     np.testing.assert_array_equal(model.predict_std(X), std)
     assert std.min() > 0

@@ -113,9 +113,9 @@ class DirectorClassifier(ChainClassifier):
 
     distil_epochs : int or "auto", default="auto"
         Most passes of the distillation over the training rows. "auto" takes 25, and on
-        small sets up to 300, to make 1000 steps.
+        small sets up to 200, to make 2000 steps.
 
-    distil_learning_rate : float, default=1e-3
+    distil_learning_rate : float, default=2e-3
         Of AdamW, in the distillation.
 
     predict_batch_size : int, default=1024
@@ -257,7 +257,7 @@ class DirectorClassifier(ChainClassifier):
         batch_size: int | Literal["auto"] = "auto",
         n_iter_no_change: int = 30,
         distil_epochs: int | Literal["auto"] = "auto",
-        distil_learning_rate: float = 1e-3,
+        distil_learning_rate: float = 2e-3,
         predict_batch_size: int = 1024,
         device: str = "auto",
         random_state: int | np.random.RandomState | None = None,

@@ -30,10 +30,10 @@ NOT_ITS_OWN = ("n_members", "layers")
 """Parameters of redrawn attention that mean nothing to chains."""
 
 
-AUTO_STEPS = 1000
+AUTO_STEPS = 2000
 """Steps of a distillation whose number of epochs is left to it."""
 
-AUTO_EPOCHS = (25, 300)
+AUTO_EPOCHS = (25, 200)
 """Fewest and most epochs then."""
 
 

@@ -40,18 +40,21 @@ class ChainRegressor(RegressorMixin, RegressorCore, DirectorCore):
         Returns
         -------
         y_pred : ndarray of shape (n_samples,) or (n_samples, n_outputs)
-            Mean of the chains, in units of `y`.
+            A walk by the means alone, in units of `y`.
 
         y_std : ndarray of the same shape
             Spread, see `predict_std`; only with ``return_std=True``.
         """
         self._check_ready()
-        point, spread = self._point_and_spread(self._validate_new(X))
+        inputs = self._validate_new(X)
+        if not return_std:
+            return self._in_units(self._passes(self.module_).exact(inputs))
+        point, spread = self._point_and_spread(inputs)
         y_pred = self._in_units(point)
-        return (y_pred, self._stretched(spread)) if return_std else y_pred
+        return y_pred, self._stretched(spread)
 
     def predict_std(self, X: UserInputs) -> Float64Array:
-        """Predict the spread of the chains about their mean.
+        """Predict how far the chains end from the point.
 
         Parameters
         ----------
@@ -61,7 +64,7 @@ class ChainRegressor(RegressorMixin, RegressorCore, DirectorCore):
         Returns
         -------
         y_std : ndarray of shape (n_samples,) or (n_samples, n_outputs)
-            Standard deviation, in units of `y`.
+            Root mean square distance, in units of `y`.
         """
         self._check_ready()
         _, spread = self._point_and_spread(self._validate_new(X))
