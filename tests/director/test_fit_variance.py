@@ -9,6 +9,7 @@ from uqformer.director import (
     KernelEigenVariance,
     RedrawVariance,
     SparseGPVariance,
+    Task,
     Teacher,
     choose_n_draws,
     fit_variance,
@@ -45,6 +46,15 @@ def test_there_must_be_something_to_fit(digits: Digits) -> None:
     x, y = digits.train
     with pytest.raises(TypeError, match="RedrawVariance"):
         fit_variance(Teacher(digits.model, x[:4]), x, y, seed=0)
+
+
+def test_numbers_are_tried_until_two_in_a_row_do_worse(digits: Digits) -> None:
+    x, y = digits.valid[0][:4], digits.valid[1][:4]
+    losses = iter([5.0, 4.0, 4.5, 3.0, 3.5, 3.2])  # a seventh would be an error
+    task = Task(lambda output, y: torch.tensor(next(losses)), lambda outputs: outputs)
+    teacher = Teacher(digits.model, x)
+    assert choose_n_draws(teacher, x, y, seed=0, task=task, n_chains=1) == 8
+    assert list(losses) == []
 
 
 def test_the_number_of_draws_that_loses_least_is_chosen(digits: Digits) -> None:

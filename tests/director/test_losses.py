@@ -111,6 +111,8 @@ def test_both_losses_are_weighed_and_seeded() -> None:
     alone, parts = losses(performance_weight=0.0)
     assert torch.equal(alone, parts[0])
     assert parts[1] == 0
+    total, parts = losses(matching_weight=2.0)
+    torch.testing.assert_close(total, 2 * parts[0] + parts[1])
     task, parts = losses(matching_weight=0.0)
     torch.testing.assert_close(task, losses(performance_weight=1.0)[1][1])
     assert parts[0] == 0

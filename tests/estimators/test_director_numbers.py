@@ -84,6 +84,32 @@ def test_several_outputs() -> None:
     assert model.predict(X)[:, 1].mean() > 50
 
 
+def test_losses_are_relative_to_the_targets() -> None:
+    """In any unit a guest's student is taught the same."""
+    X, y = numbers()
+    histories = []
+    for unit in (1.0, 1000.0):
+        with seeded(0):
+            guest = Guest(n_outputs=1)
+        with torch.no_grad():
+            for parameter in guest.head.parameters():
+                parameter *= unit
+        model = tiny_regressor(backbone=FrozenBackbone(guest), head="frozen", **BARE)
+        histories.append(model.fit(X, unit * y).history_)
+    for one, other in zip(*histories, strict=True):
+        assert one == pytest.approx(other, rel=1e-3)
+
+
+def test_the_backbone_is_still_there() -> None:
+    X, _ = numbers()
+    model = fitted_regressor()
+    with torch.no_grad():
+        output = model.backbone_(torch.from_numpy(model._validate_new(X)))[:, 0]
+    expected = model.target_center_ + model.target_scale_ * output.double().numpy()
+    np.testing.assert_allclose(model.backbone_predict(X), expected, rtol=1e-6)
+    assert model.target_scale_[0] != 1
+
+
 @pytest.mark.parametrize("unit", [1.0, 1000.0])
 def test_a_guest_speaks_the_unit_of_y(unit: float) -> None:
     """The loss is relative to the targets, so the student learns in any unit."""
