@@ -1,10 +1,9 @@
 """Data and backbones of the DIRECTOR benchmark; training that keeps two epochs."""
 
 import copy
-import io
-import itertools
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
@@ -17,26 +16,37 @@ from sklearn.preprocessing import StandardScaler
 from torch import Tensor, nn
 
 from uqformer._random import seeded
-from uqformer.backbones import FTTransformer, PatchTransformer
+from uqformer.backbones import FTTransformer, PatchTransformer, TokenTransformer
+from uqformer.datasets import CORRUPTIONS, corrupt_images, fetch_cifar10
 
 Pair: TypeAlias = tuple[Tensor, Tensor]
 
 WARMUP_EPOCHS = 5
 
+N_WORDS = 80
+"""Words of a review that are read, the first ones."""
 
-@dataclass(frozen=True)
+MIN_COUNT = 5
+"""Words that are rarer in the training rows are all the same one."""
+
+SEVERE = 3
+"""Severity of corruptions, of 1 to 5."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Problem:
     """Rows in three parts, rows from elsewhere, and how to build a backbone."""
 
     train: Pair
     valid: Pair
     test: Pair
-    outsiders: Tensor | None
     build: Callable[[], nn.Module]
     max_epochs: int
     distil_epochs: int
-    distil_batch_size: int
-    is_small: bool
+    batch_size: int = 64
+    has_ensemble: bool = True
+    outsiders: dict[str, Tensor] = field(default_factory=dict)
+    shifts: dict[str, Pair] = field(default_factory=dict)
 
 
 def _parted(
@@ -44,10 +54,11 @@ def _parted(
 ) -> list[Pair]:
     order = np.random.default_rng(seed).permutation(len(y))[: sum(sizes)]
     parts = np.split(order, np.cumsum(sizes)[:-1])
-    return [
-        (torch.from_numpy(x[part]).float(), torch.from_numpy(y[part]).long())
-        for part in parts
-    ]
+    return [_pair(x[part], y[part]) for part in parts]
+
+
+def _pair(x: np.ndarray, y: np.ndarray) -> Pair:
+    return torch.tensor(x).float(), torch.tensor(y).long()
 
 
 def digits(seed: int, noise: float) -> Problem:
@@ -62,7 +73,10 @@ def digits(seed: int, noise: float) -> Problem:
             train[0]
         )
 
-    return Problem(train, valid, test, None, build, 60, 60, 32, is_small=True)
+    return Problem(
+        train=train, valid=valid, test=test, build=build,
+        max_epochs=60, distil_epochs=90, batch_size=32,
+    )  # fmt: skip
 
 
 def mnist(seed: int) -> Problem:
@@ -71,9 +85,9 @@ def mnist(seed: int) -> Problem:
     with np.load(folder / "mnist_t10k.npz", allow_pickle=False) as data:
         x, y = data["x"] / 255, data["y"]
     with np.load(folder / "omniglot_small1_28x28.npz", allow_pickle=False) as data:
-        outsiders = torch.from_numpy(data["x"] / 255).float()
-    train, valid, test = _parted(x, y, (1500, 300, 2000), seed)
-    rows = np.random.default_rng(seed).permutation(len(outsiders))[:1000]
+        others = torch.from_numpy(data["x"] / 255).float()
+    train, valid, test = _parted(x, y, (1500, 300, 3000), seed)
+    rows = np.random.default_rng(seed).permutation(len(others))[:1000]
 
     def build() -> nn.Module:
         return PatchTransformer(28, 10, patch_size=7, d_token=32, n_blocks=4).adapt(
@@ -81,8 +95,10 @@ def mnist(seed: int) -> Problem:
         )
 
     return Problem(
-        train, valid, test, outsiders[rows], build, 25, 25, 32, is_small=False
-    )
+        train=train, valid=valid, test=test, build=build,
+        max_epochs=40, distil_epochs=60, batch_size=32,
+        outsiders={"other scripts": others[rows]},
+    )  # fmt: skip
 
 
 def covtype(seed: int) -> Problem:
@@ -93,45 +109,93 @@ def covtype(seed: int) -> Problem:
     codes = frame[categories].apply(lambda column: column.astype("category").cat.codes)
     numbers = frame.drop(columns=categories).to_numpy(dtype=float)
     x = np.column_stack([StandardScaler().fit_transform(numbers), codes])
-    sizes = [0] * numbers.shape[1] + (codes.max() + 1).tolist()
-    train, valid, test = _parted(x, y, (3000, 500, 2000), seed)
+    sizes = [None] * numbers.shape[1] + (codes.max() + 1).tolist()
+    train, valid, test = _parted(x, y, (4000, 600, 4000), seed)
 
     def build() -> nn.Module:
         return FTTransformer(
             x.shape[1], 7, n_categories=sizes, d_token=32, n_heads=4, n_blocks=3
         ).adapt(train[0])
 
-    return Problem(train, valid, test, None, build, 25, 25, 32, is_small=False)
+    return Problem(
+        train=train, valid=valid, test=test, build=build,
+        max_epochs=40, distil_epochs=40,
+    )  # fmt: skip
+
+
+def imdb(seed: int) -> Problem:
+    """Film reviews as their first words; a network of two blocks that knows no text."""
+    folder = data_folder() / "imdb"
+    frames = [pd.read_csv(folder / f"{part}5k.csv.gz") for part in ("train", "test")]
+    texts = [frame["text"].str.lower().str.findall(r"[a-z']+") for frame in frames]
+    labels = [frame["label"].to_numpy() for frame in frames]
+    order = np.random.default_rng(seed).permutation(len(labels[0]))
+    parts = order[:4000], order[4000:]
+    counts = Counter(word for row in parts[0] for word in texts[0][row])
+    words = sorted(word for word, count in counts.items() if count >= MIN_COUNT)
+    known = {word: number + 2 for number, word in enumerate(words)}
+
+    def ids(rows: pd.Series) -> np.ndarray:
+        filled = np.zeros((len(rows), N_WORDS))  # 0 fills up, 1 is any rare word
+        for row, found in enumerate(rows):
+            some = [known.get(word, 1) for word in found[:N_WORDS]]
+            filled[row, : len(some)] = some
+        return filled
+
+    train, valid = (_pair(ids(texts[0][part]), labels[0][part]) for part in parts)
+    test = _pair(ids(texts[1]), labels[1])
+
+    def build() -> nn.Module:
+        return TokenTransformer(
+            N_WORDS, 2, n_tokens=len(words) + 2, pad_id=0, d_token=32, n_blocks=2
+        ).adapt(train[0])
+
+    return Problem(
+        train=train, valid=valid, test=test, build=build,
+        max_epochs=12, distil_epochs=12,
+    )  # fmt: skip
 
 
 def cifar10(seed: int) -> Problem:
-    """A few thousand small photographs; the network sees 16 patches of 8 x 8 pixels."""
-    x, y = _photographs("cifar10_train20k.npz")
-    train, valid, test = _parted(x, y, (8000, 1000, 2000), seed)
+    """Small photographs, 8,000 to learn from; the network sees 16 patches."""
+    x, y = fetch_cifar10(subset="train", return_X_y=True)
+    train, valid = _parted(_channels_first(x), y, (8000, 1000), seed)
+    x, y = fetch_cifar10(subset="test", return_X_y=True)
+    some = np.random.default_rng(seed).permutation(len(y))[:1200]
+    spoilt = [
+        corrupt_images(x[part], kind, SEVERE, random_state=seed)
+        for kind, part in zip(
+            CORRUPTIONS, np.array_split(some, len(CORRUPTIONS)), strict=True
+        )
+    ]
 
     def build() -> nn.Module:
         return PatchTransformer(3, 10, patch_size=8, d_token=64, n_blocks=5).adapt(
             train[0]
         )
 
-    return Problem(train, valid, test, None, build, 15, 15, 64, is_small=False)
+    with np.load(data_folder() / "images" / "mnist_t10k.npz") as data:
+        digit = torch.from_numpy(data["x"][:1000] / 255).float()
+    digit = nn.functional.pad(digit, (2, 2, 2, 2))  # (N, 32, 32)
+    return Problem(
+        train=train, valid=valid, test=_pair(_channels_first(x[:4000]), y[:4000]),
+        build=build, max_epochs=20, distil_epochs=30,
+        outsiders={"MNIST": digit[:, None].repeat(1, 3, 1, 1)},
+        shifts={
+            "CIFAR-10-C": _pair(_channels_first(np.concatenate(spoilt)), y[some])
+        },
+    )  # fmt: skip
 
 
-def _photographs(name: str) -> tuple[np.ndarray, np.ndarray]:
-    from PIL import Image
-
-    with np.load(data_folder() / "cifar10" / name, allow_pickle=False) as data:
-        blob, ends, y = data["jpeg"].tobytes(), data["offsets"], data["y"]
-    files = (blob[a:b] for a, b in itertools.pairwise(ends))
-    x = np.stack([np.asarray(Image.open(io.BytesIO(file))) for file in files])
-    return x.transpose(0, 3, 1, 2) / np.float32(255), y.astype(np.int64)
+def _channels_first(x: np.ndarray) -> np.ndarray:
+    return x.transpose(0, 3, 1, 2) / np.float32(255)
 
 
 PROBLEMS: dict[str, Callable[[int], Problem]] = {
-    "digits, noise 0.4": lambda seed: digits(seed, 0.4),
-    "mnist": mnist,
+    "digits, noise 0.5": lambda seed: digits(seed, 0.5),
+    "imdb": imdb,
     "covtype": covtype,
-    "digits, noise 0.6": lambda seed: digits(seed, 0.6),
+    "mnist": mnist,
     "cifar10": cifar10,
 }
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from _common import RESULTS
 
+OURS = "DIRECTOR"
 PERCENT = ("accuracy", "ece", "brier", "failure_auroc", "fpr95")
 COLUMNS = {
     "accuracy": "accuracy %",
@@ -47,47 +48,60 @@ def table(runs: list[dict[str, Any]]) -> list[str]:
     lines = [line(heads), line(["---"] * len(heads))]
     for title in runs[0]["methods"]:
         got = [run["methods"][title] for run in runs]
-        cells = [title]
-        cells += [shown([one["raw"][name] for one in got], name) for name in COLUMNS]
-        cells += [shown([one["scaled"][name] for one in got], name) for name in SCALED]
+        cells = [title, *columns(got)]
         cells.append(f"{got[0]['n_params']:,}")
         cells.append(f"{np.median([one['seconds_per_1000'] for one in got]):.2f}")
         lines.append(line(cells))
     return lines
 
 
+def columns(got: list[dict[str, Any]]) -> list[str]:
+    cells = [shown([one["raw"][name] for one in got], name) for name in COLUMNS]
+    cells += [shown([one["scaled"][name] for one in got], name) for name in SCALED]
+    return cells
+
+
+def shifted(runs: list[dict[str, Any]]) -> list[str]:
+    lines = []
+    for name in runs[0]["methods"][OURS]["shifts"]:
+        heads = ["method", *COLUMNS.values(), *SCALED.values()]
+        lines += ["", f"On {name}:", "", line(heads), line(["---"] * len(heads))]
+        for title in runs[0]["methods"]:
+            got = [run["methods"][title]["shifts"][name] for run in runs]
+            lines.append(line([title, *columns(got)]))
+    return lines
+
+
 def outsiders(runs: list[dict[str, Any]]) -> list[str]:
-    words: dict[str, None] = {}
-    for method in runs[0]["methods"].values():
-        words |= dict.fromkeys(method.get("outsiders", {}))
-    if not words:
-        return []
-    lines = ["", "Telling outsiders, AUROC %:", ""]
-    lines += [line(["method", *words]), line(["---"] * (1 + len(words)))]
-    for title in runs[0]["methods"]:
-        cells = [title]
-        for word in words:
-            values = [run["methods"][title]["outsiders"].get(word) for run in runs]
-            cells.append("" if None in values else shown(values, "ece"))
-        lines.append(line(cells))
+    lines = []
+    for group, ours in runs[0]["methods"][OURS]["outsiders"].items():
+        lines += ["", f"Telling outsiders, {group}, AUROC %:", ""]
+        lines += [line(["method", *ours]), line(["---"] * (1 + len(ours)))]
+        for title in runs[0]["methods"]:
+            cells = [title]
+            for word in ours:
+                values = [
+                    run["methods"][title]["outsiders"][group].get(word) for run in runs
+                ]
+                cells.append("" if None in values else shown(values, "ece"))
+            lines.append(line(cells))
     return lines
 
 
 def differences(runs: list[dict[str, Any]]) -> list[str]:
     """DIRECTOR less others, seed by seed: negative is better, but for accuracy."""
-    lines = ["", "DIRECTOR, attention, less another method, on the same seed:", ""]
+    lines = ["", "DIRECTOR less another method, on the same seed:", ""]
     names = ("accuracy", "ece", "nll")
-    lines += [line(["less", *names, "ece, both scaled", "nll, both scaled"])]
+    lines += [line(["less", *names, "ECE, both scaled", "NLL, both scaled"])]
     lines += [line(["---"] * 6)]
-    for title in ("backbone", "deep ensemble", "same student, task alone"):
-        if title not in runs[0]["methods"]:
+    for title in runs[0]["methods"]:
+        if title == OURS:
             continue
         cells = [title]
         for kind, wanted in (("raw", names), ("scaled", names[1:])):
             for name in wanted:
                 gaps = [
-                    run["methods"]["DIRECTOR, attention"][kind][name]
-                    - run["methods"][title][kind][name]
+                    run["methods"][OURS][kind][name] - run["methods"][title][kind][name]
                     for run in runs
                 ]
                 cells.append(shown(gaps, name))
@@ -103,7 +117,8 @@ def main() -> None:
     for name, runs in by_set.items():
         seeds = [run["seed"] for run in runs]
         print(f"### {name} (seeds {seeds})\n")
-        print("\n".join([*table(runs), *differences(runs), *outsiders(runs)]))
+        parts = table(runs), differences(runs), shifted(runs), outsiders(runs)
+        print("\n".join(text for part in parts for text in part))
         for run in runs:
             found = run["director"]
             print(

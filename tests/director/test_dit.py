@@ -1,4 +1,4 @@
-"""One block for every step: identity at first, then whatever it is trained for."""
+"""One block for every step."""
 
 import itertools
 
@@ -24,12 +24,23 @@ def _trained_like(**sizes) -> TransitionDiT:
     return transition.eval()
 
 
-@pytest.mark.parametrize("inner_width", [None, 8])
-def test_a_fresh_mean_is_the_state(inner_width) -> None:
-    transition = TransitionDiT(16, 4, inner_width=inner_width)
+def test_a_fresh_transition_is_a_plain_block() -> None:
+    """The same at all times, and as sure of every number."""
+    transition = TransitionDiT(16, 4)
     mean, log_variance = transition(STATE, TIMES)
-    assert torch.equal(mean, STATE)
+    block = transition
+    after = STATE + block.attention(block.norm(STATE), None)
+    torch.testing.assert_close(mean, after + block.feedforward(block.norm(after)))
     assert torch.equal(log_variance, torch.full_like(STATE, -4.0))
+
+
+def test_a_narrow_block_only_adds() -> None:
+    """What it cannot hold stays in the state."""
+    transition = TransitionDiT(16, 4, inner_width=8)
+    nn.init.zeros_(transition.leave.weight)
+    nn.init.zeros_(transition.leave.bias)
+    mean, _ = transition(STATE, TIMES)
+    assert torch.equal(mean, STATE)
 
 
 def test_a_fresh_transition_can_learn() -> None:

@@ -81,6 +81,38 @@ def test_matching_counts_steps_and_real_tokens(loss) -> None:
     torch.testing.assert_close(got, torch.stack(each).mean())
 
 
+def test_steps_drawn_at_random_stand_for_all() -> None:
+    """Each step of a row is as likely, so their mean is the mean over all."""
+    states, means = _normal(2, 3, 4, 5), _normal(2, 3, 4, 5, seed=1)
+    variances, real = _normal(2, 3, 4, 5, seed=2).exp(), torch.ones(2, 4).bool()
+    steps = TeacherSteps(states, means, variances, real)
+    picks = torch.cartesian_prod(torch.arange(3), torch.arange(3))[..., None]
+    one = [matching_loss(Fixed(), steps, "kl", picked=picked) for picked in picks]
+    torch.testing.assert_close(
+        torch.stack(one).mean(), matching_loss(Fixed(), steps, "kl")
+    )
+    assert torch.stack(one).std() > 0.01
+
+
+def test_the_step_that_is_matched_is_drawn_anew() -> None:
+    guest = build("patches")
+    teacher = Teacher(guest.model, guest.x)
+    student = Student(teacher, TransitionDiT(8, 3, n_heads=2).double())
+    generator = torch.Generator().manual_seed(0)
+    steps = teacher.sample(teacher.record(guest.x), generator)
+    y = torch.tensor([0, 1, 2])
+    got = [
+        distillation_loss(
+            student, steps, guest.x, y, generator=generator, performance_weight=0.0
+        )[0]
+        for _ in range(600)
+    ]
+    wanted = matching_loss(student.transition, steps, "kl")
+    error = torch.stack(got).std() / 600**0.5
+    assert error > 0
+    assert abs(torch.stack(got).mean() - wanted) < 4 * error
+
+
 def test_chains_average_probabilities_or_outputs() -> None:
     outputs = _normal(4, 3, 5)
     mean = CLASSIFICATION.average(outputs)

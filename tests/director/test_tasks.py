@@ -27,7 +27,9 @@ def test_a_weight_is_how_often_a_row_is_there(kind: str) -> None:
         "spread": spread_task(unit),
     }[kind]
     outputs = normal(4, 3, 3) if kind == "spread" else normal(3, 3)
-    wanted = torch.tensor([[0.0], [2.0], [1.0]]) if kind == "classes" else normal(3, 3)
+    wanted = normal(3, 3, seed=1)
+    if kind == "classes":
+        wanted = wanted.softmax(dim=1)
     times = torch.tensor([1, 3, 2])
     weighted = torch.cat([wanted, times[:, None] / 2.0], dim=1)  # of mean 1
     repeated = torch.cat([wanted, torch.ones(3, 1)], dim=1).repeat_interleave(times, 0)
@@ -37,10 +39,15 @@ def test_a_weight_is_how_often_a_row_is_there(kind: str) -> None:
 
 def test_tasks_without_weights_are_the_plain_ones() -> None:
     outputs, codes = normal(5, 3), torch.tensor([0, 1, 2, 0, 1])
-    ones = torch.ones(5, 1)
+    ones, hot = torch.ones(5, 1), F.one_hot(codes, 3)
     torch.testing.assert_close(
-        WEIGHTED_CLASSIFICATION.loss(outputs, torch.cat([codes[:, None], ones], 1)),
+        WEIGHTED_CLASSIFICATION.loss(outputs, torch.cat([hot, ones], 1)),
         F.cross_entropy(outputs, codes),
+    )
+    proba = normal(5, 3, seed=1).softmax(dim=1)
+    torch.testing.assert_close(
+        WEIGHTED_CLASSIFICATION.loss(outputs, torch.cat([proba, ones], 1)),
+        -(proba * outputs.log_softmax(dim=1)).sum(dim=1).mean(),
     )
     y, unit = normal(5, 3, seed=1), torch.tensor([1.0, 2.0, 0.5])
     torch.testing.assert_close(

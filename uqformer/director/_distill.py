@@ -24,7 +24,7 @@ WARMUP_SHARE = 0.1
 GRADIENT_NORM = 1.0
 """Gradients longer than this are shortened to it."""
 
-VALIDATION_CHAINS = 10
+VALIDATION_CHAINS = 4
 """Chains that are averaged when the student is judged."""
 
 
@@ -139,7 +139,7 @@ def distil(
     -------
     history : list of dict
         ``epoch``, ``matching_loss``, ``prediction_loss`` and ``valid_loss``, one entry
-        an epoch. The last is the loss of ten averaged chains.
+        an epoch. The last is the loss of four averaged chains.
 
     Raises
     ------

@@ -11,12 +11,12 @@ __all__ = ["WEIGHTED_CLASSIFICATION", "spread_task", "weighted_regression"]
 
 
 def _weighted_cross_entropy(output: Tensor, target: Tensor) -> Tensor:
-    codes, weight = target[:, 0].long(), target[:, 1]
-    return (weight * F.cross_entropy(output, codes, reduction="none")).mean()
+    proba, weight = target[:, :-1], target[:, -1]
+    return (weight * F.cross_entropy(output, proba, reduction="none")).mean()
 
 
 WEIGHTED_CLASSIFICATION = Task(_weighted_cross_entropy, CLASSIFICATION.average)
-"""Targets hold codes of classes and weights, (N, 2)."""
+"""Targets hold probabilities of classes, such as 0 and 1, and weights, (N, C + 1)."""
 
 
 def weighted_regression(unit: Tensor) -> Task:
