@@ -105,6 +105,13 @@ def test_each_column_needs_its_count(sizes: Any) -> None:
 # -- Numbers and their gaps ---------------------------------------------------------
 
 
+def test_numbers_are_no_codes() -> None:
+    x = torch.tensor([[0.0, 0.5], [1.0, 1.0], [float("nan"), -2.25], [1.0, 3.0]])
+    with pytest.raises(ValueError, match="got 0 for column 1, which holds fractions"):
+        FTTransformer(2, 1, n_categories=[2, 0], d_token=8, n_heads=2).adapt(x)
+    FTTransformer(2, 1, n_categories=[2, None], d_token=8, n_heads=2).adapt(x)
+
+
 def test_bins_stand_between_quantiles_of_what_is_there() -> None:
     column = _table(400)[:, 2]
     present = column[~column.isnan()]
@@ -117,6 +124,75 @@ def test_without_gaps_the_bins_are_those_of_the_whole_table() -> None:
     x = torch.randn(200, 4, generator=torch.Generator().manual_seed(1))
     whole = rtdl_num_embeddings.compute_bins(x, n_bins=48)
     for column, edges in zip(x.T, whole, strict=True):
+        assert torch.equal(_place_bins(column, 48), edges)
+
+
+def _mostly_zero(n_rows: int = 4000, share: float = 0.1) -> Tensor:
+    """Return a column of zeros, but for a share of rows that are all different."""
+    generator = torch.Generator().manual_seed(2)
+    values = torch.rand(n_rows, generator=generator) + 0.5
+    return torch.where(torch.arange(n_rows) < n_rows * share, values, 0.0)
+
+
+def test_a_column_of_many_ties_keeps_its_number_of_bins() -> None:
+    column = _mostly_zero()
+    plain = rtdl_num_embeddings.compute_bins(column[:, None], n_bins=48)[0]
+    assert len(plain) < 8
+    edges = _place_bins(column, 48)
+    assert len(edges) == 49
+    assert torch.isin(plain, edges).all()
+    assert (edges.diff() > 0).all()
+    assert edges[0] == 0
+    assert edges[-1] == column.max()
+
+
+def test_bins_share_the_rows_that_are_not_tied() -> None:
+    column = _mostly_zero()
+    edges = _place_bins(column, 48)
+    counts = torch.histogram(column[column > 0], edges[edges > 0]).hist
+    # four of them are quantiles of all rows, in whatever places the others left
+    assert counts.max() <= 1.5 * (column > 0).sum() / 44
+
+
+def test_bins_favour_neither_end() -> None:
+    column = _mostly_zero()
+    edges, mirrored = _place_bins(column, 48), -_place_bins(-column, 48).flip(0)
+    present = column.sort().values
+    places = [torch.searchsorted(present, some) for some in (edges, mirrored)]
+    # half a bin holds four of the rows that are not tied
+    assert (places[0] - places[1]).abs().max() <= 2
+
+
+def test_frequent_values_get_edges_of_their_own() -> None:
+    column = _mostly_zero()
+    spikes = torch.tensor([0.6, 0.9, 1.3])
+    column[:120] = spikes.repeat(40)
+    assert torch.isin(spikes, _place_bins(column, 12)).all()
+
+
+@pytest.mark.filterwarnings("ignore:The .* feature has just two bin edges")
+def test_every_value_is_an_edge_where_there_are_few() -> None:
+    values = torch.tensor([0.0, 1.0, 2.0, 5.0, 7.0])
+    column = torch.repeat_interleave(values, torch.tensor([990, 4, 3, 2, 1]))
+    assert torch.equal(_place_bins(column, 48), values)
+    assert torch.equal(_place_bins(column, 4), values)
+
+
+def test_neither_gaps_nor_the_order_of_rows_move_the_bins() -> None:
+    column = _mostly_zero()
+    edges = _place_bins(column, 48)
+    gappy = torch.full((2 * len(column),), NAN)
+    gappy[::2] = column.flip(0)
+    assert torch.equal(_place_bins(gappy, 48), edges)
+
+
+def test_ties_that_cost_no_quantile_change_no_bin() -> None:
+    x = torch.randn(2000, 3, generator=torch.Generator().manual_seed(1))
+    x = (x * 200).round() / 200
+    assert all(len(column.unique()) < 1000 for column in x.T)
+    whole = rtdl_num_embeddings.compute_bins(x, n_bins=48)
+    for column, edges in zip(x.T, whole, strict=True):
+        assert len(edges) == 49
         assert torch.equal(_place_bins(column, 48), edges)
 
 

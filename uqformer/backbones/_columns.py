@@ -71,6 +71,7 @@ class ColumnTokens(nn.Module):
             if len(self.numerical)
             else None
         )
+        _check_codes(x[:, self.categorical], self.categorical, n_categories)
         sizes = [0] * len(self.marked)
         sizes += [n_categories[column] or 0 for column in self.categorical.tolist()]
         self.categories = (
@@ -95,6 +96,18 @@ class ColumnTokens(nn.Module):
         """Codes of all categories; a marked column is 0, or 1 where it is missing."""
         marks = x[:, self.marked].isnan().to(x.dtype)
         return torch.cat([marks, x[:, self.categorical]], dim=1)  # (N, K)
+
+
+def _check_codes(
+    codes: Tensor, columns: Tensor, n_categories: Sequence[int | None]
+) -> None:
+    """Check that columns of categories hold whole numbers: others are measurements."""
+    fractional = (codes.isfinite() & (codes != codes.round())).any(dim=0)  # (K,)
+    for column in columns[fractional].tolist():
+        raise ValueError(
+            "n_categories must be None for a column of numbers; got "
+            f"{n_categories[column]} for column {column}, which holds fractions."
+        )
 
 
 class NumberTokens(nn.Module):
@@ -233,7 +246,26 @@ def _place_bins(column: Tensor, n_bins: int) -> Tensor:
         pair: Tensor = present.unique()
         return pair
     n_bins = max(2, min(n_bins, len(present) - 1))
-    bins: list[Tensor] = rtdl_num_embeddings.compute_bins(
+    edges: list[Tensor] = rtdl_num_embeddings.compute_bins(
         present[:, None], n_bins=n_bins
     )
-    return bins[0]
+    return _refill(edges[0], present, n_bins + 1)
+
+
+def _refill(edges: Tensor, present: Tensor, n_edges: int) -> Tensor:
+    """Add the edges that were lost where several quantiles fell on one value.
+
+    Each round gives them to quantiles of the rows whose value is no edge yet, until
+    there are enough or every value is an edge. Without this a column that is mostly 0
+    would have a bin or two for all the rest.
+    """
+    rest = present.sort().values
+    while len(edges) < n_edges:
+        rest = rest[~torch.isin(rest, edges)]
+        if not len(rest):
+            break
+        n_lost = n_edges - len(edges)
+        middles = 2 * torch.arange(n_lost, device=rest.device) + 1
+        places = middles * len(rest) // (2 * n_lost)
+        edges = torch.cat([edges, rest[places]]).unique()
+    return edges
