@@ -57,7 +57,7 @@ def reports(model: Any, new: tuple[Array, Array]) -> dict[str, dict[str, float]]
 def _judged(y: Array, y_interval: Array) -> dict[str, float]:
     return {
         "coverage": float(coverage_score(y, y_interval)),
-        "width": float(mean_interval_width(y_interval)),
+        "width": float(np.mean(mean_interval_width(y_interval))),
         "winkler": winkler_loss(y, y_interval, confidence_level=LEVEL),
     }
 
@@ -144,6 +144,53 @@ def test_the_same_state_gives_the_same_jitter(
     other = compare_intervals(model, *new, random_state=1, **options)
     assert again == reports
     assert other["normal"]["pit_w1"] != reports["normal"]["pit_w1"]
+
+
+# -- Several targets ----------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def pair() -> tuple[Any, Array, Array]:
+    """A model of two targets in different units, and new rows."""
+    (X, y), (X_new, y_new) = _rows(260, 0), _rows(60, 1)
+    model = _fitted(X, np.stack([y, 50 - 100 * y * X[:, 2]], axis=1))
+    return model, X_new, np.stack([y_new, 50 - 100 * y_new * X_new[:, 2]], axis=1)
+
+
+def test_several_targets_are_judged_each_and_averaged(
+    pair: tuple[Any, Array, Array],
+) -> None:
+    model, X, y = pair
+    reports = compare_intervals(model, X, y, confidence_level=LEVEL, random_state=0)
+    assert list(reports) == METHODS
+    point = model.predict(X)
+    half = norm.ppf((1 + LEVEL) / 2) * model.residual_std_
+    levels = (np.arange(50) + 0.5) / 50
+    members = point + model.residual_std_ * norm.ppf(levels)[:, None, None]
+    rmse = np.sqrt(((point - y) ** 2).mean(axis=0)).mean()
+    expected = {
+        "stochastic attention": model.predict_ensemble(X).interval(LEVEL),
+        "+ conformal": model.predict_interval(X, LEVEL),
+        "normal": np.stack([point - half, point + half], axis=1),
+    }
+    for name, y_interval in expected.items():
+        judged = _judged(y, y_interval) | {"rmse": rmse}
+        assert reports[name] == pytest.approx(reports[name] | judged)
+    assert reports["normal"]["crps"] == pytest.approx(crps_loss(y, members))
+    residuals = np.sort(np.abs(model.calibration_.calibration.residuals()), axis=0)
+    rank = int(np.ceil(round((len(residuals) + 1) * LEVEL, 9)))
+    width = 2 * (residuals[rank - 1] * model.target_scale_).mean()
+    assert reports["split conformal"]["width"] == pytest.approx(width)
+
+
+def test_a_column_is_judged_like_a_flat_target() -> None:
+    X, y = _rows(120, 0)
+    flat, column = (
+        compare_intervals(_fitted(X, z), X, z, confidence_level=LEVEL, random_state=0)
+        for z in (y, y[:, None])
+    )
+    for name in METHODS:
+        assert column[name] == pytest.approx(flat[name])
 
 
 @pytest.mark.parametrize("n_draws", [8, 64, "auto"])

@@ -36,7 +36,7 @@ def compare_intervals(
         parameters are given back unchanged.
     X : array-like of shape (n_samples, n_features)
         Rows that the model has not seen.
-    y : array-like of shape (n_samples,)
+    y : array-like of shape (n_samples,) or (n_samples, n_outputs)
         Their targets.
     confidence_level : float, default=0.9
         Level of the intervals, strictly between 0 and 1.
@@ -46,10 +46,11 @@ def compare_intervals(
     Returns
     -------
     reports : dict of str to dict of str to float
-        A report as of `regression_report` for each of ``"stochastic attention"``, the
-        bare members; ``"+ conformal"``, the model's conformal intervals; ``"normal"``,
-        one normal distribution about every point, as wide as the error on calibration
-        rows; and ``"split conformal"``, intervals of one width.
+        A report as of `regression_report`, averaged over outputs, for each of
+        ``"stochastic attention"``, the bare members; ``"+ conformal"``, the model's
+        conformal intervals; ``"normal"``, one normal distribution about every point of
+        an output, as wide as the error on calibration rows; and ``"split conformal"``,
+        intervals of one width for each output.
 
     Raises
     ------
@@ -106,7 +107,7 @@ def compare_intervals(
         ),
         "+ conformal": report(*_conformal(model, X, levels, tails)),
         "normal": report(
-            _normal(y_pred, model.residual_std_, levels).T,
+            _members(_normal(y_pred, model.residual_std_, levels)),
             _normal(y_pred, model.residual_std_, tails),
         ),
     }
@@ -123,13 +124,22 @@ def compare_intervals(
 def _conformal(
     model: Any, X: ArrayLike, levels: Float64Array, tails: Float64Array
 ) -> tuple[Float64Array, Float64Array]:
-    """Return quantiles as members (n_quantiles, n_samples), and the interval."""
+    """Return quantiles as members (n_quantiles, n_samples, ...), and the interval."""
     # the interval's ends are quantiles too, and one call runs the members once
     quantiles = model.predict_quantiles(X, np.concatenate([levels, tails]))
-    return quantiles[:, : len(levels)].T, quantiles[:, len(levels) :]
+    return _members(quantiles[:, : len(levels)]), quantiles[:, len(levels) :]
 
 
-def _normal(y_pred: Float64Array, std: float, quantiles: Float64Array) -> Float64Array:
-    """Quantiles of one normal about every point, (n_samples, n_quantiles)."""
-    values: Float64Array = y_pred[:, None] + std * norm.ppf(quantiles)
+def _normal(
+    y_pred: Float64Array, std: float | Float64Array, quantiles: Float64Array
+) -> Float64Array:
+    """Quantiles of one normal about every point, (n_samples, n_quantiles, ...)."""
+    spread = np.multiply.outer(norm.ppf(quantiles), std)
+    values: Float64Array = y_pred[:, None] + spread
     return values
+
+
+def _members(quantiles: Float64Array) -> Float64Array:
+    """Bring quantiles (n_samples, n_quantiles, ...) to the front, as members are."""
+    members: Float64Array = np.moveaxis(quantiles, 1, 0)
+    return members

@@ -8,9 +8,10 @@ from typing import Any, TypeAlias
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy.stats import binom
 
 from uqformer.calibration import AdaptiveConformal
-from uqformer.calibration._conformal import choose_floor
+from uqformer.calibration._conformal import RELATIVE_FLOORS, choose_floors
 from uqformer.exceptions import InsufficientCalibrationError
 from uqformer.metrics import winkler_loss
 
@@ -74,11 +75,14 @@ def test_coverage_is_exact_on_average(make: Maker, n: int, level: float) -> None
 # -- The floor ----------------------------------------------------------------------
 
 
+def _choose(residual: Array, spread: Array) -> float:
+    """Choose for one output."""
+    return float(choose_floors(residual.reshape(-1, 1), spread.reshape(-1, 1))[0])
+
+
 def _share_finite(make: Maker, n_select: int, n_seeds: int = 300) -> float:
     parts = (make(np.random.default_rng(i), n_select) for i in range(n_seeds))
-    return float(
-        np.mean([np.isfinite(choose_floor(r[:, 0], s[:, 0])) for r, s in parts])
-    )
+    return float(np.mean([np.isfinite(_choose(r, s)) for r, s in parts]))
 
 
 @pytest.mark.parametrize("make", [_noise, _misleading])
@@ -95,8 +99,8 @@ def test_a_spread_that_is_the_scale_is_followed() -> None:
 
 def test_the_floor_grows_with_the_units() -> None:
     residual, spread = _informative(np.random.default_rng(0), 200)
-    floor = choose_floor(residual[:, 0], spread[:, 0])
-    in_millis = choose_floor(1000 * residual[:, 0], 1000 * spread[:, 0])
+    floor = _choose(residual, spread)
+    in_millis = _choose(1000 * residual, 1000 * spread)
     assert 0 < floor < np.inf
     assert in_millis == pytest.approx(1000 * floor)
 
@@ -107,7 +111,7 @@ def test_the_floor_is_the_one_that_blurs_the_spread() -> None:
     spread = rng.uniform(0.0, 3.0, size=5000)
     residual = np.sqrt(spread**2 + 1) * rng.standard_normal(5000)
     unit = np.sqrt(np.mean(residual**2))
-    assert choose_floor(residual, spread) == pytest.approx(0.5 * unit)  # 0.5 * 2 = 1
+    assert _choose(residual, spread) == pytest.approx(0.5 * unit)  # 0.5 * 2 = 1
 
 
 @pytest.mark.parametrize(
@@ -119,7 +123,7 @@ def test_the_floor_is_the_one_that_blurs_the_spread() -> None:
     ],
 )
 def test_with_nothing_to_tell_it_is_infinite(residual: Array, spread: Array) -> None:
-    assert choose_floor(residual, spread) == np.inf
+    assert _choose(residual, spread) == np.inf
 
 
 @pytest.mark.parametrize("seed", range(25))
@@ -196,14 +200,14 @@ def test_fit_scores_with_the_floor_it_chose() -> None:
     rng = np.random.default_rng(0)
     select, rows = _informative(rng, 100), _informative(rng, 30)
     conformal = AdaptiveConformal.fit(*select, *rows)
-    floor = choose_floor(select[0][:, 0], select[1][:, 0])
+    floor = _choose(*select)
     assert conformal.floor.tolist() == [floor]
     np.testing.assert_allclose(
         conformal.scores, np.abs(rows[0]) / np.hypot(rows[1], floor)
     )
 
 
-def test_outputs_do_not_look_at_each_other() -> None:
+def test_each_output_has_a_width_of_its_own() -> None:
     rng = np.random.default_rng(0)
     columns = [
         tuple(part for n in (80, 40) for part in make(rng, n))
@@ -212,16 +216,105 @@ def test_outputs_do_not_look_at_each_other() -> None:
     together = AdaptiveConformal.fit(
         *(np.hstack(p) for p in zip(*columns, strict=True))
     )
-    new = rng.uniform(0.1, 2, size=(7, 3))
-    half = together.half_width(new, [0.5, 0.8, 0.9, 0.95])
-    assert half.shape == (7, 4, 3)
-    for k, column in enumerate(columns):
-        alone = AdaptiveConformal.fit(*column)
-        assert alone.floor[0] == together.floor[k]
-        np.testing.assert_array_equal(
-            half[:, :, [k]], alone.half_width(new[:, [k]], [0.5, 0.8, 0.9, 0.95])
-        )
     assert np.isfinite(together.floor).tolist() == [True, False, False]
+    new, levels = rng.uniform(0.1, 2, size=(7, 3)), [0.5, 0.8, 0.9, 0.95]
+    half = together.half_width(new, levels)
+    assert half.shape == (7, 4, 3)
+    for k in range(3):
+        alone = AdaptiveConformal(together.scores[:, [k]], together.floor[[k]])
+        np.testing.assert_array_equal(
+            half[:, :, [k]], alone.half_width(new[:, [k]], levels)
+        )
+
+
+# -- Several outputs are judged together --------------------------------------------
+
+
+def _partly(rng: np.random.Generator, n_rows: int, n_outputs: int = 12) -> Any:
+    """Errors whose spread tells a part of their scale, alike for all outputs."""
+    spread = np.exp(0.5 * rng.standard_normal((n_rows, n_outputs)))
+    scale = np.sqrt((spread**2 + np.exp(0.5)) / 2)
+    units = np.geomspace(0.1, 10, n_outputs)
+    return units * scale * rng.standard_normal((n_rows, n_outputs)), units * spread
+
+
+def _alone(residual: Array, spread: Array) -> Array:
+    return np.array([_choose(*pair) for pair in zip(residual.T, spread.T, strict=True)])
+
+
+def test_outputs_that_are_alike_lend_each_other_their_rows() -> None:
+    n_seeds = 100
+    wins = sum(
+        np.isfinite(choose_floors(*rows)).sum() > np.isfinite(_alone(*rows)).sum()
+        for rows in (_partly(np.random.default_rng(i), 40) for i in range(n_seeds))
+    )
+    # were neither better, more than 66 wins of 100 had a chance of 0.0005
+    assert wins > binom.isf(0.0005, n_seeds, 0.5)
+
+
+def test_a_spread_that_is_noise_everywhere_is_seldom_followed() -> None:
+    rows = (np.random.default_rng(i) for i in range(60))
+    finite = [
+        np.isfinite(
+            choose_floors(rng.standard_normal((40, 12)), rng.uniform(0.1, 2, (40, 12)))
+        )
+        for rng in rows
+    ]
+    assert np.mean(finite) <= 0.16
+
+
+def test_outputs_that_differ_are_told_apart() -> None:
+    right = np.empty((40, 12), dtype=bool)
+    for i in range(len(right)):
+        rng = np.random.default_rng(i)
+        kinds = [_informative(rng, 100) for _ in range(6)]
+        kinds += [_misleading(rng, 100) for _ in range(6)]
+        residual, spread = (np.hstack(part) for part in zip(*kinds, strict=True))
+        right[i] = np.isfinite(choose_floors(residual, spread)) == (np.arange(12) < 6)
+    # at least 98 % of 480 choices; the 3 more allow for chance
+    assert right.sum() >= binom.ppf(0.0005, right.size, 0.98)
+
+
+def test_outputs_with_nothing_to_tell_are_left_out() -> None:
+    rng = np.random.default_rng(0)
+    residual, spread = _partly(rng, 60)
+    nothing = np.zeros((60, 1))
+    floors = choose_floors(
+        np.hstack([nothing, residual, residual[:, :1]]),
+        np.hstack([spread[:, :1], spread, nothing]),
+    )
+    assert floors[[0, -1]].tolist() == [np.inf, np.inf]
+    np.testing.assert_allclose(floors[1:-1], choose_floors(residual, spread))
+    assert np.isfinite(floors[1:-1]).all()
+
+
+def test_one_output_is_judged_by_its_rows_alone() -> None:
+    for seed in range(20):
+        residual, spread = _partly(np.random.default_rng(seed), 40, 1)
+        unit = np.sqrt(np.mean(residual**2))
+        found = [_mean_lead(residual, spread, r * unit) for r in RELATIVE_FLOORS]
+        lead, doubt, floor = max(found)
+        expected = floor if lead > doubt else np.inf
+        assert _choose(residual, spread) == pytest.approx(expected)
+
+
+def _mean_lead(residual: Array, spread: Array, floor: float) -> tuple[float, ...]:
+    """Lead over one width, its standard error, and the floor; level by level."""
+    losses = []
+    for scale in (np.ones_like(spread), np.hypot(spread, floor)):
+        ratio, loss = np.sort(np.abs(residual) / scale, axis=0), 0.0
+        for level in (0.5, 0.8, 0.9, 0.95):
+            rank = min(math.ceil(round(41 * level, 9)), 40)
+            half = (scale * ratio[rank - 1])[:, 0]
+            loss += _winkler_rows(residual[:, 0], half, level) * (1 - level) / 2
+        losses.append(loss)
+    lead = losses[0] - losses[1]
+    return float(np.mean(lead)), float(np.std(lead) / np.sqrt(40)), floor
+
+
+def _winkler_rows(residual: Array, half: Array, level: float) -> Any:
+    miss = np.maximum(np.abs(residual) - half, 0)
+    return 2 * half + 2 / (1 - level) * miss
 
 
 def test_too_high_a_level_is_refused_at_the_interval() -> None:

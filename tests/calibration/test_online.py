@@ -49,12 +49,13 @@ def test_long_run_coverage_holds_under_drift() -> None:
     assert min(stretch.mean() for stretch in stretches) > 0.85
 
 
+@pytest.mark.parametrize("delay", [1, 7, 60])
 @pytest.mark.parametrize("step_size", [0.005, 0.05, 0.5])
 @pytest.mark.parametrize("series", ["drift", "constant", "explosion", "adversary"])
 def test_the_bound_of_the_paper_holds_for_any_series(
-    series: str, step_size: float
+    series: str, step_size: float, delay: int
 ) -> None:
-    n_rows, level = 900, 0.8
+    n_rows, level = 600, 0.8
     X, y = _drifting(n_rows)
     if series == "constant":
         y = np.full(n_rows, y.mean())
@@ -62,13 +63,16 @@ def test_the_bound_of_the_paper_holds_for_any_series(
         y = y * np.exp(np.arange(n_rows) / 50)
     if series == "adversary":
         y = np.random.default_rng(1).permutation(y) + np.arange(n_rows) ** 2
-    online = _started(X[:100], y[:100], step_size=step_size, confidence_level=level)
-    misses = []
+    options = {"step_size": step_size, "confidence_level": level, "delay": delay}
+    online = _started(X[:100], y[:100], **options)
+    rates, misses = [online.miss_rate_], []
     for t in range(100, n_rows):
-        sure_miss = online.miss_rate_ >= 1  # the point alone, hit only by chance
+        # made `delay` rows before it is judged
+        sure_miss = rates[-min(delay, len(rates))] >= 1  # the point alone
         ends = online.predict_interval_online(X[t : t + 1], y[t : t + 1])[0]
+        rates.append(online.miss_rate_)
         misses.append(sure_miss or not ends[0] <= y[t] <= ends[1])
-        bound = (0.8 + step_size) / (step_size * len(misses))
+        bound = (0.8 + step_size * delay) / (step_size * len(misses))
         assert abs(np.mean(misses) - 0.2) <= bound + 1e-12
 
 
@@ -85,14 +89,73 @@ def test_the_loop_is_the_batch() -> None:
     np.testing.assert_allclose(loop.scores_, batch.scores_)
 
 
-def test_an_interval_knows_nothing_of_its_own_target() -> None:
+@pytest.mark.parametrize("delay", [1, 8])
+def test_an_interval_knows_nothing_of_its_own_target(delay: int) -> None:
     X, y = _drifting(200)
     other = y.copy()
     other[150:] = 1e3
-    ends = _started(X[:100], y[:100]).predict_interval_online(X[100:], y[100:])
-    changed = _started(X[:100], y[:100]).predict_interval_online(X[100:], other[100:])
-    np.testing.assert_array_equal(ends[:51], changed[:51])
-    assert (ends[51:] != changed[51:]).any()
+    ends, changed = (
+        _started(X[:100], y[:100], delay=delay).predict_interval_online(
+            X[100:], z[100:]
+        )
+        for z in (y, other)
+    )
+    np.testing.assert_array_equal(ends[: 50 + delay], changed[: 50 + delay])
+    assert (ends[50 + delay] != changed[50 + delay]).all()
+
+
+def test_late_targets_are_learnt_from_when_they_come() -> None:
+    X, y = _drifting(300)
+    online, late = (_started(X[:100], y[:100], delay=12) for _ in range(2))
+    ends = online.predict_interval_online(X[100:], y[100:])
+    for t in range(100, 300):
+        if t - 12 >= 100:  # what a forecaster of twelve steps ahead has seen by now
+            late.update(X[t - 12 : t - 11], y[t - 12 : t - 11])
+        np.testing.assert_array_equal(
+            late.predict_interval(X[t : t + 1])[0], ends[t - 100]
+        )
+    # the same in pieces
+    pieces = _started(X[:100], y[:100], delay=12)
+    parts = [pieces.predict_interval_online(X[a:b], y[a:b]) for a, b in PIECES]
+    np.testing.assert_array_equal(np.concatenate(parts), ends)
+
+
+PIECES = [(100, 105), (105, 140), (140, 300)]
+
+
+def test_a_miss_is_one_of_the_interval_that_was_issued() -> None:
+    X, y = _drifting(100)
+    online = _started(X, y, delay=3, step_size=0.3, confidence_level=0.5)
+    first = online.predict_interval(X[:1])[0]
+    x = np.repeat(X[:1], 4, axis=0)
+    online.update(x[:1], [first.mean() + 100])  # a miss widens what comes from now on
+    wide = online.predict_interval(X[:1])[0]
+    assert wide[1] > first[1]
+    between = (first[1] + wide[1]) / 2
+    online.update(x[:2], [between, between])  # both were issued when it was narrow
+    assert online.miss_rate_ == pytest.approx(0.5 - 3 * 0.3 * 0.5)
+
+
+def test_several_targets_are_followed_one_by_one() -> None:
+    X, y = _drifting(300)
+    Y = np.column_stack([y, -2 * y[::-1], np.sin(y)])
+    options = {"delay": 4, "step_size": 0.1, "window": 90}
+    online = _started(X[:100], Y[:100], **options)
+    ends = online.predict_interval_online(X[100:], Y[100:])
+    now = online.predict_interval(X[:5])
+    assert ends.shape == (200, 2, 3)
+    assert now.shape == (5, 2, 3)
+    assert online.predict(X[:5]).shape == (5, 3)
+    for k in range(3):
+        alone = _started(X[:100], Y[:100, k], **options)
+        np.testing.assert_allclose(
+            ends[:, :, k], alone.predict_interval_online(X[100:], Y[100:, k])
+        )
+        np.testing.assert_allclose(now[:, :, k], alone.predict_interval(X[:5]))
+        np.testing.assert_allclose(online.scores_[:, k], alone.scores_)
+        assert online.miss_rate_[k] == alone.miss_rate_
+    column = _started(X[:100], Y[:100, :1]).predict_interval(X[:5])
+    assert column.shape == (5, 2, 1)
 
 
 def test_the_level_moves_as_in_the_paper() -> None:
@@ -188,5 +251,9 @@ def test_mistakes_are_named() -> None:
         online.update(X[:2], y[:3])
     with pytest.raises(ValueError, match="contains NaN"):
         online.update(X[:1], [np.nan])
+    with pytest.raises(ValueError, match=r"2 targets a row as in fit; .*\(3, 3\)"):
+        _started(X, np.stack([y, y], axis=1)).update(X[:3], np.zeros((3, 3)))
+    with pytest.raises(ValueError, match="'delay' parameter"):
+        _started(X, y, delay=0)
     with pytest.raises(ValueError, match="'step_size' parameter"):
         _started(X, y, step_size=0.0)

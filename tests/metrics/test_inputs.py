@@ -6,6 +6,7 @@ import pytest
 
 from uqformer._validation import check_row_weights
 from uqformer.metrics._inputs import (
+    average_outputs,
     average_samples,
     check_generator,
     check_level,
@@ -133,3 +134,12 @@ def test_metrics_are_imported_soon_after_sklearn():
         float(subprocess.check_output([sys.executable, "-c", code], text=True)) < 0.5
         for _ in range(3)
     )
+
+
+def test_outputs_are_averaged_in_the_words_of_sklearn():
+    columns = np.array([1.0, 2.0, 6.0])
+    assert average_outputs(columns, "uniform_average") == 3
+    assert average_outputs(columns, [1, 1, 0]) == 1.5
+    assert average_outputs(columns, "raw_values") is columns
+    with pytest.raises(ValueError, match=r"for each of the 3 outputs.*=\[1, 1\]"):
+        average_outputs(columns, [1, 1])

@@ -67,6 +67,35 @@ def test_coverage_errors_of_outputs_do_not_cancel():
     assert coverage_error(y, interval, confidence_level=0.5) == 0.5
 
 
+@pytest.fixture
+def two_outputs():
+    """Targets (300, 2) and intervals (300, 2, 2): one output covered, one hardly."""
+    rng = np.random.default_rng(0)
+    y = rng.normal(size=(300, 2))
+    half = np.array([2.0, 0.5])
+    return y, np.stack([-half + 0 * y, half + 0 * y], axis=1), rng.uniform(size=300)
+
+
+@pytest.mark.parametrize("metric", [coverage_score, coverage_error, winkler_loss])
+def test_raw_values_are_those_of_each_output_alone(two_outputs, metric):
+    y, interval, weights = two_outputs
+    options = {"sample_weight": weights}
+    raw = metric(y, interval, multioutput="raw_values", **options)
+    alone = [metric(y[:, k], interval[:, :, k], **options) for k in range(2)]
+    assert raw.shape == (2,)
+    np.testing.assert_allclose(raw, alone)
+    assert abs(raw[0] - raw[1]) > 0.1
+    mean = metric(y, interval, **options)
+    assert isinstance(mean, float)
+    assert mean == pytest.approx(np.mean(alone))
+    assert metric(y, interval, multioutput="uniform_average", **options) == mean
+    weighted = metric(y, interval, multioutput=[3, 1], **options)
+    assert weighted == pytest.approx((3 * raw[0] + raw[1]) / 4)
+    # one target is one output, as of mean_squared_error
+    one = metric(y[:, 0], interval[:, :, 0], multioutput="raw_values", **options)
+    np.testing.assert_allclose(one, alone[:1])
+
+
 @pytest.mark.parametrize(("level", "error"), [(0.25, 0.25), (0.5, 0.0), (0.9, 0.4)])
 def test_coverage_error_counts_both_sides(level, error):
     interval = [[0.0, 1.0], [0.0, 1.0]]
@@ -137,6 +166,13 @@ class TestRefusals:
     def test_outputs_that_differ(self, metric):
         with pytest.raises(ValueError, match=r"\(n_samples, 2, n_outputs\)"):
             metric(np.zeros((4, 3)), np.zeros((4, 2, 2)))
+
+
+@pytest.mark.parametrize("metric", [coverage_score, coverage_error, winkler_loss])
+@pytest.mark.parametrize("multioutput", ["mean", [1.0], [-1.0, 2.0], [0.0, 0.0]])
+def test_other_ways_to_average_outputs_are_refused(metric, multioutput):
+    with pytest.raises(ValueError, match=r"multioutput must .* got multioutput="):
+        metric(np.zeros((4, 2)), np.zeros((4, 2, 2)), multioutput=multioutput)
 
 
 @pytest.mark.parametrize("metric", [coverage_error, winkler_loss])

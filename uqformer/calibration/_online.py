@@ -22,11 +22,12 @@ from uqformer._validation import (
     column_or_1d,
     fit_context,
 )
-from uqformer.calibration._quantile import conformal_ranks
+from uqformer.calibration._follow import Follower
 from uqformer.calibration._scores import Band, ScoreModel
 from uqformer.calibration._split import (
     check_new_rows,
     check_rows,
+    count_rows,
     inherit_tags,
     is_frozen,
     pass_on_to_fit,
@@ -43,7 +44,8 @@ class AdaptiveOnlineConformal(RegressorMixin, MetaEstimatorMixin, BaseEstimator)
 
     After a miss the next interval is asked for at a higher level, after a hit at a
     slightly lower one. In the long run the share of misses is the one that was wanted,
-    whatever the series does: rows need not be exchangeable [1]_.
+    whatever the series does: rows need not be exchangeable [1]_. Of several targets
+    each is followed by itself.
 
     Parameters
     ----------
@@ -60,10 +62,16 @@ class AdaptiveOnlineConformal(RegressorMixin, MetaEstimatorMixin, BaseEstimator)
 
     step_size : float, default=0.01
         By how much a miss moves the level that is asked for; larger follows faster and
-        wavers more.
+        wavers more. With a `delay`, a spell of misses is answered until the first
+        answer is seen to work: smaller steps then save from infinite intervals.
 
     window : int, default=None
         Most recent scores that are looked at. None looks at all.
+
+    delay : int, default=1
+        Rows after which a target is seen: that of row t is known when the interval of
+        row ``t + delay`` is made. A forecast `horizon` steps ahead, made at every step,
+        has ``delay=horizon``.
 
     calibration_fraction : float, default=0.2
         Share of the rows, the last ones, that ``fit`` keeps from training.
@@ -73,11 +81,11 @@ class AdaptiveOnlineConformal(RegressorMixin, MetaEstimatorMixin, BaseEstimator)
     estimator_ : estimator
         The fitted copy of `estimator`.
 
-    miss_rate_ : float
+    miss_rate_ : float or ndarray of shape (n_outputs,)
         Share of misses that the next interval is made for. It may leave [0, 1]: from 0
         downwards the interval is infinite, from 1 upwards it is the point alone.
 
-    scores_ : ndarray of shape (n_scores,)
+    scores_ : ndarray of shape (n_scores,) or (n_scores, n_outputs)
         Conformity scores, oldest first.
 
     n_features_in_ : int
@@ -93,8 +101,11 @@ class AdaptiveOnlineConformal(RegressorMixin, MetaEstimatorMixin, BaseEstimator)
     Notes
     -----
     After T updates the share of misses differs from the wanted one by at most
-    ``(1 + step_size) / (step_size * T)`` [1]_. The estimator is not fitted again by
-    ``update``.
+    ``(1 + delay * step_size) / (step_size * T)``: that of the paper [1]_ for a delay of
+    1, and by the same argument for others, since the level may go on in its direction
+    for the rows that are on their way. What is judged is the interval in force when a
+    row's forecast was made, ``delay - 1`` updates before its target was seen. The
+    estimator is not fitted again by ``update``.
 
     References
     ----------
@@ -118,6 +129,14 @@ class AdaptiveOnlineConformal(RegressorMixin, MetaEstimatorMixin, BaseEstimator)
 
     >>> online.predict_interval_online(X[300:], y[300:]).shape
     (100, 2)
+
+    Targets of the next three steps, each known only three rows later:
+
+    >>> Y = np.stack([y[1:-2], y[2:-1], y[3:]], axis=1)
+    >>> online = AdaptiveOnlineConformal(LinearRegression(), delay=3)
+    >>> online = online.fit(X[:200], Y[:200])
+    >>> online.predict_interval_online(X[200:-3], Y[200:]).shape
+    (197, 2, 3)
     """
 
     _parameter_constraints: dict[str, list[Any]] = {
@@ -126,6 +145,7 @@ class AdaptiveOnlineConformal(RegressorMixin, MetaEstimatorMixin, BaseEstimator)
         "conformity_score": [StrOptions({"absolute", "spread"})],
         "step_size": [Interval(Real, 0, None, closed="neither")],
         "window": [Interval(Integral, 1, None, closed="left"), None],
+        "delay": [Interval(Integral, 1, None, closed="left")],
         "calibration_fraction": [Interval(Real, 0, 1, closed="neither")],
     }
 
@@ -137,6 +157,7 @@ class AdaptiveOnlineConformal(RegressorMixin, MetaEstimatorMixin, BaseEstimator)
         conformity_score: Literal["absolute", "spread"] = "absolute",
         step_size: float = 0.01,
         window: int | None = None,
+        delay: int = 1,
         calibration_fraction: float = 0.2,
     ) -> None:
         self.estimator = estimator
@@ -144,6 +165,7 @@ class AdaptiveOnlineConformal(RegressorMixin, MetaEstimatorMixin, BaseEstimator)
         self.conformity_score = conformity_score
         self.step_size = step_size
         self.window = window
+        self.delay = delay
         self.calibration_fraction = calibration_fraction
 
     @fit_context(prefer_skip_nested_validation=False)
@@ -155,7 +177,7 @@ class AdaptiveOnlineConformal(RegressorMixin, MetaEstimatorMixin, BaseEstimator)
         X : array-like of shape (n_samples, n_features)
             Inputs in order of time, as `estimator` takes them.
 
-        y : array-like of shape (n_samples,)
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Targets.
 
         **fit_params : dict
@@ -168,9 +190,11 @@ class AdaptiveOnlineConformal(RegressorMixin, MetaEstimatorMixin, BaseEstimator)
             The fitted regressor, before its first update.
         """
         rows, targets = check_rows(self, X, y)
-        targets = column_or_1d(targets, warn=True)
         params = route_fit(self, fit_params)
         train, calibration = self._split(len(targets))
+        self._y_ndim = targets.ndim
+        columns = targets.astype(np.float64).reshape(len(targets), -1)
+        self._n_outputs = columns.shape[1]
         model = self._new_model(self.estimator).fit(
             take_rows(rows, train),
             targets[train],
@@ -178,10 +202,31 @@ class AdaptiveOnlineConformal(RegressorMixin, MetaEstimatorMixin, BaseEstimator)
         )
         self.estimator_ = model.estimator
         band = self._band(take_rows(rows, calibration))
-        scores = band.scores(targets[calibration].astype(np.float64)[:, None])
-        self.scores_ = scores[-self.window :, 0] if self.window else scores[:, 0]
-        self.miss_rate_ = 1 - self.confidence_level
+        self._followers = [
+            Follower.start(
+                scores.tolist(),
+                1 - self.confidence_level,
+                self.step_size,
+                self.window,
+                self.delay,
+            )
+            for scores in band.scores(columns[calibration]).T
+        ]
         return self
+
+    @property
+    def miss_rate_(self) -> float | Float64Array:
+        """Share of misses that the next interval is made for."""
+        check_is_fitted(self)
+        rates = np.array([follower.miss_rate for follower in self._followers])
+        return float(rates[0]) if self._y_ndim == 1 else rates
+
+    @property
+    def scores_(self) -> Float64Array:
+        """Conformity scores, oldest first."""
+        check_is_fitted(self)
+        scores = np.array([follower.scores for follower in self._followers]).T
+        return self._flat(scores)
 
     def predict(self, X: ArrayLike) -> Float64Array:
         """Predict the point; updates do not move it.
@@ -193,11 +238,11 @@ class AdaptiveOnlineConformal(RegressorMixin, MetaEstimatorMixin, BaseEstimator)
 
         Returns
         -------
-        y_pred : ndarray of shape (n_samples,)
+        y_pred : ndarray of shape (n_samples,) or (n_samples, n_outputs)
             Prediction of `estimator_`, in units of `y`.
         """
         rows = check_new_rows(self, X)
-        return self._new_model(self.estimator_).predict(rows)[:, 0]
+        return self._flat(self._new_model(self.estimator_).predict(rows))
 
     def predict_interval(
         self, X: ArrayLike, confidence_level: float | None = None
@@ -215,7 +260,7 @@ class AdaptiveOnlineConformal(RegressorMixin, MetaEstimatorMixin, BaseEstimator)
 
         Returns
         -------
-        y_interval : ndarray of shape (n_samples, 2)
+        y_interval : ndarray of shape (n_samples, 2[, n_outputs])
             Lower ends first, in units of `y`; infinite after too many misses.
 
         Raises
@@ -230,7 +275,9 @@ class AdaptiveOnlineConformal(RegressorMixin, MetaEstimatorMixin, BaseEstimator)
                 f"{self.confidence_level:g}; got confidence_level={confidence_level}. "
                 "Fit another AdaptiveOnlineConformal for it."
             )
-        return self._interval(self._band(check_new_rows(self, X)))
+        band = self._band(check_new_rows(self, X))
+        radius = np.array([follower.radius for follower in self._followers])
+        return self._flat(band.widened(radius))
 
     def update(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn from targets that have been seen.
@@ -238,9 +285,9 @@ class AdaptiveOnlineConformal(RegressorMixin, MetaEstimatorMixin, BaseEstimator)
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Inputs in order of time.
+            Inputs in order of time; none may be left out.
 
-        y : array-like of shape (n_samples,)
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Their targets.
 
         Returns
@@ -259,31 +306,23 @@ class AdaptiveOnlineConformal(RegressorMixin, MetaEstimatorMixin, BaseEstimator)
         X : array-like of shape (n_samples, n_features)
             Inputs in order of time.
 
-        y : array-like of shape (n_samples,)
-            Their targets; none is looked at before its own interval is made.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Their targets; none is looked at before the interval `delay` rows later.
 
         Returns
         -------
-        y_interval : ndarray of shape (n_samples, 2)
+        y_interval : ndarray of shape (n_samples, 2[, n_outputs])
             Lower ends first, in units of `y`.
         """
         rows = check_new_rows(self, X)
-        targets = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
-        targets = column_or_1d(targets)
-        check_consistent_length(rows, targets)
+        targets = self._check_targets(y)
+        check_consistent_length(range(count_rows(rows)), targets)
         band = self._band(rows)
-        scores = band.scores(targets[:, None])[:, 0]
-        intervals = np.empty((len(targets), 2))
-        for t, (target, score) in enumerate(zip(targets, scores, strict=True)):
-            intervals[t] = self._interval(band[t : t + 1])[0]
-            missed = not intervals[t, 0] <= target <= intervals[t, 1]
-            # a point that was hit by chance is no reason to stay without a width
-            missed = missed or self.miss_rate_ >= 1
-            wanted = 1 - self.confidence_level
-            self.miss_rate_ += self.step_size * (wanted - missed)
-            kept = np.append(self.scores_, score)
-            self.scores_ = kept[-self.window :] if self.window else kept
-        return intervals
+        ends = [
+            follower.walk(band[:, k], targets[:, k])
+            for k, follower in enumerate(self._followers)
+        ]
+        return self._flat(np.stack(ends, axis=2))
 
     def get_metadata_routing(self) -> MetadataRouter:
         """Tell scikit-learn's metadata routing where keywords of ``fit`` go.
@@ -296,9 +335,7 @@ class AdaptiveOnlineConformal(RegressorMixin, MetaEstimatorMixin, BaseEstimator)
         return pass_on_to_fit(self)
 
     def __sklearn_tags__(self) -> Tags:
-        tags = inherit_tags(super().__sklearn_tags__(), self.estimator)
-        tags.target_tags.multi_output = False
-        return tags
+        return inherit_tags(super().__sklearn_tags__(), self.estimator)
 
     def _split(self, n_rows: int) -> tuple[IntArray, IntArray]:
         """Part rows in their order: those to train on come first."""
@@ -321,21 +358,26 @@ class AdaptiveOnlineConformal(RegressorMixin, MetaEstimatorMixin, BaseEstimator)
             spread_estimator=None,
             quantile_estimators=None,
             spread_floor=0.0,
-            n_outputs=1,
+            n_outputs=self._n_outputs,
         )
 
     def _band(self, X: Any) -> Band:
         return self._new_model(self.estimator_).band(X, self.confidence_level)
 
-    def _interval(self, band: Band) -> Float64Array:
-        """Widen by the score of the level that is asked for now, (n_samples, 2)."""
-        n_scores = len(self.scores_)
-        level = np.array([1 - self.miss_rate_])
-        rank = int(conformal_ranks(n_scores, level)[0])
-        if rank > n_scores:
-            radius = np.inf
-        elif rank < 1:
-            radius = 0.0
-        else:
-            radius = np.partition(self.scores_, rank - 1)[rank - 1]
-        return band.widened(np.array([radius]))[:, :, 0]
+    def _check_targets(self, y: ArrayLike) -> Float64Array:
+        """Return targets (n_samples, n_outputs), which must be as many as in fit."""
+        targets: Float64Array = check_array(
+            y, ensure_2d=False, dtype=np.float64, input_name="y"
+        )
+        if self._y_ndim == 1:
+            targets = column_or_1d(targets)[:, None]
+        if targets.shape[1:] != (self._n_outputs,):
+            raise ValueError(
+                f"y must hold {self._n_outputs} targets a row as in fit; got "
+                f"y.shape={np.shape(y)}."
+            )
+        return targets
+
+    def _flat(self, values: Float64Array) -> Float64Array:
+        """Drop the axis of outputs for a flat `y`."""
+        return values[..., 0] if self._y_ndim == 1 else values

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from numbers import Integral
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,6 +16,8 @@ from uqformer._validation import (
 
 __all__ = [
     "Members",
+    "MultiOutput",
+    "average_outputs",
     "average_samples",
     "check_generator",
     "check_level",
@@ -40,6 +42,9 @@ class HasMembers(Protocol):
 
 Members: TypeAlias = ArrayLike | HasMembers
 """Members of an ensemble, bare or inside the object that keeps them."""
+
+MultiOutput: TypeAlias = Literal["raw_values", "uniform_average"] | ArrayLike
+"""How the outputs' numbers become one, in the words of scikit-learn."""
 
 
 def check_targets(y_true: ArrayLike) -> Float64Array:
@@ -118,6 +123,22 @@ def average_samples(values: Float64Array, weights: Float64Array) -> Float64Array
         values.reshape(len(values), -1), axis=0, weights=weights
     )
     return columns
+
+
+def average_outputs(
+    columns: Float64Array, multioutput: MultiOutput
+) -> float | Float64Array:
+    """Average numbers (n_outputs,) as `multioutput` says, or give them as they are."""
+    if isinstance(multioutput, str):
+        check_option(multioutput, "multioutput", ("raw_values", "uniform_average"))
+        return columns if multioutput == "raw_values" else float(columns.mean())
+    weights = np.asarray(multioutput, dtype=np.float64)
+    if weights.shape != columns.shape or (weights < 0).any() or not weights.any():
+        raise ValueError(
+            f"multioutput must hold a weight for each of the {len(columns)} outputs, "
+            f"none negative and not all 0; got multioutput={multioutput!r:.60}."
+        )
+    return float(np.average(columns, weights=weights))
 
 
 def row_chunks(n_rows: int, cells_per_row: int) -> Iterator[slice]:

@@ -1,11 +1,15 @@
 """Scores of prediction intervals."""
 
+from typing import Literal, overload
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from uqformer._typing import Float64Array
 from uqformer._validation import check_interval, check_row_weights
 from uqformer.metrics._inputs import (
+    MultiOutput,
+    average_outputs,
     average_samples,
     check_level,
     check_targets,
@@ -24,6 +28,7 @@ def coverage_score(
     y_interval: ArrayLike,
     *,
     sample_weight: ArrayLike | None = None,
+    multioutput: MultiOutput = "uniform_average",
 ) -> float | Float64Array:
     """Compute the share of targets inside their prediction interval.
 
@@ -41,12 +46,17 @@ def coverage_score(
         `y_true` has several and confidence levels if it has one.
     sample_weight : array-like of shape (n_samples,), default=None
         Weights of the samples. None weighs all alike.
+    multioutput : {"raw_values", "uniform_average"} or array-like of shape \
+            (n_outputs,), default="uniform_average"
+        How several outputs become one number: by their mean, by a mean with these
+        weights, or not at all, with one number for each. What matters for a horizon or
+        a map is often the worst of them.
 
     Returns
     -------
-    coverage : float or ndarray of shape (n_levels,)
-        Share of the targets that are covered, in [0, 1], averaged over outputs; one
-        for each confidence level if there are several.
+    coverage : float or ndarray of shape (n_levels,) or (n_outputs,)
+        Share of the targets that are covered, in [0, 1]; one for each confidence level
+        if there are several, and for each output with ``"raw_values"``.
 
     Raises
     ------
@@ -66,22 +76,44 @@ def coverage_score(
     >>> two_levels = [[[-1.0, -2.0], [0.0, 0.0]], [[2.0, 1.0], [3.0, 4.0]]]
     >>> coverage_score([0.0, 1.0], two_levels)
     array([0.5, 1. ])
+    >>> two_outputs = [[0.0, 5.0], [1.0, 4.0]]
+    >>> coverage_score(two_outputs, two_levels, multioutput="raw_values")
+    array([0.5, 0.5])
     """
     targets, interval = _check_columns(y_true, y_interval)
     weights = check_row_weights(sample_weight, targets)
     coverages = average_samples(_is_covered(targets, interval), weights)
     if np.ndim(y_true) == 1 and np.ndim(y_interval) == 3:
         return coverages
-    return float(coverages.mean())
+    return average_outputs(coverages, multioutput)
 
 
+@overload
 def coverage_error(
     y_true: ArrayLike,
     y_interval: ArrayLike,
     *,
     confidence_level: float = 0.9,
     sample_weight: ArrayLike | None = None,
-) -> float:
+    multioutput: Literal["uniform_average"] = ...,
+) -> float: ...
+@overload
+def coverage_error(
+    y_true: ArrayLike,
+    y_interval: ArrayLike,
+    *,
+    confidence_level: float = 0.9,
+    sample_weight: ArrayLike | None = None,
+    multioutput: MultiOutput,
+) -> float | Float64Array: ...
+def coverage_error(
+    y_true: ArrayLike,
+    y_interval: ArrayLike,
+    *,
+    confidence_level: float = 0.9,
+    sample_weight: ArrayLike | None = None,
+    multioutput: MultiOutput = "uniform_average",
+) -> float | Float64Array:
     """Compute the distance of the coverage from the confidence level.
 
     Too wide and too narrow count alike. Several outputs are measured one by one
@@ -97,12 +129,17 @@ def coverage_error(
         Level the intervals were made for, strictly between 0 and 1.
     sample_weight : array-like of shape (n_samples,), default=None
         Weights of the samples. None weighs all alike.
+    multioutput : {"raw_values", "uniform_average"} or array-like of shape \
+            (n_outputs,), default="uniform_average"
+        How several outputs become one number: by their mean, by a mean with these
+        weights, or not at all, with one number for each. What matters for a horizon or
+        a map is often the worst of them.
 
     Returns
     -------
-    error : float
-        Absolute difference of coverage and level, in [0, 1], averaged over outputs.
-        Lower is better.
+    error : float or ndarray of shape (n_outputs,)
+        Absolute difference of coverage and level, in [0, 1]; one for each output with
+        ``"raw_values"``. Lower is better.
 
     Raises
     ------
@@ -125,7 +162,7 @@ def coverage_error(
     level = check_level(confidence_level)
     weights = check_row_weights(sample_weight, targets)
     coverages = average_samples(_is_covered(targets, interval), weights)
-    return float(np.abs(coverages - level).mean())
+    return average_outputs(np.abs(coverages - level), multioutput)
 
 
 def mean_interval_width(
@@ -172,13 +209,32 @@ def mean_interval_width(
     return float(means[0]) if widths.ndim == 1 else means
 
 
+@overload
 def winkler_loss(
     y_true: ArrayLike,
     y_interval: ArrayLike,
     *,
     confidence_level: float = 0.9,
     sample_weight: ArrayLike | None = None,
-) -> float:
+    multioutput: Literal["uniform_average"] = ...,
+) -> float: ...
+@overload
+def winkler_loss(
+    y_true: ArrayLike,
+    y_interval: ArrayLike,
+    *,
+    confidence_level: float = 0.9,
+    sample_weight: ArrayLike | None = None,
+    multioutput: MultiOutput,
+) -> float | Float64Array: ...
+def winkler_loss(
+    y_true: ArrayLike,
+    y_interval: ArrayLike,
+    *,
+    confidence_level: float = 0.9,
+    sample_weight: ArrayLike | None = None,
+    multioutput: MultiOutput = "uniform_average",
+) -> float | Float64Array:
     """Compute the average Winkler loss of prediction intervals.
 
     Also called interval score. It rewards narrow intervals and charges for each miss
@@ -195,12 +251,17 @@ def winkler_loss(
         Level the intervals were made for, strictly between 0 and 1.
     sample_weight : array-like of shape (n_samples,), default=None
         Weights of the samples. None weighs all alike.
+    multioutput : {"raw_values", "uniform_average"} or array-like of shape \
+            (n_outputs,), default="uniform_average"
+        How several outputs become one number: by their mean, by a mean with these
+        weights, or not at all, with one number for each. What matters for a horizon or
+        a map is often the worst of them.
 
     Returns
     -------
-    loss : float
-        Mean loss over samples and outputs, in units of `y_true`. Lower is better; the
-        best value is 0 only if the targets are known exactly.
+    loss : float or ndarray of shape (n_outputs,)
+        Mean loss, in units of `y_true`; one for each output with ``"raw_values"``.
+        Lower is better; the best value is 0 only if the targets are known exactly.
 
     Raises
     ------
@@ -233,7 +294,7 @@ def winkler_loss(
     distance = np.maximum(lower - targets, 0) + np.maximum(targets - upper, 0)
     losses = upper - lower + 2 / miss_rate * distance
     weights = check_row_weights(sample_weight, targets)
-    return float(average_samples(losses, weights).mean())
+    return average_outputs(average_samples(losses, weights), multioutput)
 
 
 def _check_columns(
