@@ -3,46 +3,22 @@
 from typing import Any
 
 import numpy as np
-import torch
 from scipy.stats import norm
 from sklearn.base import clone
-from torch import Tensor, nn
 
 from uqformer import StochasticAttentionRegressor
-from uqformer.backbones import FrozenBackbone
 from uqformer.metrics import pit_wasserstein_error, regression_report
 
 QUANTILES = (np.arange(50) + 0.5) / 50
 """Equally likely quantiles that stand for a distribution, as many as members."""
 
 
-class InUnits(nn.Module):
-    """A backbone that `fit` has trained, in the units of `y` as a guest has to be."""
-
-    def __init__(self, model: StochasticAttentionRegressor) -> None:
-        super().__init__()
-        self.backbone = model.module_
-        self.center: Tensor
-        self.scale: Tensor
-        self.register_buffer("center", _float32(model.target_center_))
-        self.register_buffer("scale", _float32(model.target_scale_))
-
-    def forward(self, x: Tensor) -> Tensor:
-        output: Tensor = self.center + self.scale * self.backbone(x)
-        return output
-
-
-def _float32(values: np.ndarray) -> Tensor:
-    return torch.tensor(values, dtype=torch.float32)
-
-
 def calibrate_later(
     model: StochasticAttentionRegressor, X: np.ndarray, y: np.ndarray
 ) -> StochasticAttentionRegressor:
     """Calibrate a trained model anew, on rows that lie after those of its training."""
-    guest = FrozenBackbone(InUnits(model))
-    later = clone(model).set_params(backbone=guest, backbone_params=None)
-    return later.fit(X, y)
+    params = {"backbone": model.as_frozen(), "backbone_params": None}
+    return clone(model).set_params(**params).fit(X, y)
 
 
 def interval_members(

@@ -52,10 +52,7 @@ DAYS_BEFORE = 22
 """Whole days before the embargo of the test days; they are the climate."""
 
 THINNED = 4
-"""Every how many points, each way, the online correction is run: it is slow."""
-
-STEP_SIZE = 0.02
-"""Of the online correction: eight days leave no time for the default of 0.01."""
+"""Every how many points, each way, the online correction is run."""
 
 ENDS = np.array([0.05, 0.95])
 """Quantiles at the ends of the intervals."""
@@ -138,7 +135,7 @@ def follow(errors: np.ndarray, spread: np.ndarray) -> dict[str, float | None]:
 
 
 class Given(RegressorMixin, BaseEstimator):
-    """A forecast made elsewhere: columns of point and half width."""
+    """Forecasts made elsewhere: points and half widths, (n, 2, places)."""
 
     def fit(self, X: np.ndarray, y: np.ndarray) -> "Given":
         return self
@@ -148,25 +145,6 @@ class Given(RegressorMixin, BaseEstimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return True
-
-
-def learn_from_misses(
-    later: np.ndarray, y_later: np.ndarray, test: np.ndarray, y_test: np.ndarray
-) -> np.ndarray:
-    """Correct the widths at one place, each target being known `AHEAD` hours late.
-
-    `later` and `test` hold point and half width, (n, 2); returns (n_test, 2).
-    """
-    online = AdaptiveOnlineConformal(
-        FrozenEstimator(Given()), conformity_score="spread", step_size=STEP_SIZE
-    ).fit(later, y_later)
-    intervals = np.empty((len(test), 2))
-    for t in range(len(test)):
-        if t >= AHEAD:
-            known = slice(t - AHEAD, t - AHEAD + 1)
-            online.update(test[known], y_test[known])
-        intervals[t] = online.predict_interval(test[t : t + 1])[0]
-    return intervals
 
 
 def correct_online(
@@ -181,18 +159,16 @@ def correct_online(
         stated[part] = model.predict_interval(X)[:, :, kept]
         y[part] = targets[:, kept]
     given = {
-        part: np.stack([ends.mean(axis=1), np.ptp(ends, axis=1) / 2], axis=2)
+        part: np.stack([ends.mean(axis=1), np.ptp(ends, axis=1) / 2], axis=1)
         for part, ends in stated.items()
-    }  # (n, places, 2)
-    corrected = [
-        learn_from_misses(
-            given["later"][:, i], y["later"][:, i], given["test"][:, i], y["test"][:, i]
-        )
-        for i in range(len(kept))
-    ]
+    }  # (n, 2, places)
+    online = AdaptiveOnlineConformal(
+        FrozenEstimator(Given()), conformity_score="spread", delay=AHEAD
+    ).fit(given["later"], y["later"])
+    corrected = online.predict_interval_online(given["test"], y["test"])
     return {
         "before": describe_intervals(y["test"], stated["test"]),
-        "after": describe_intervals(y["test"], np.stack(corrected, axis=2)),
+        "after": describe_intervals(y["test"], corrected),
     }
 
 

@@ -12,7 +12,7 @@ from torch import nn
 
 from uqformer import StochasticAttentionRegressor
 from uqformer.backbones import FrozenBackbone
-from uqformer.backbones._adapters import GuestProtocol
+from uqformer.backbones._adapters import GuestProtocol, InUnits
 
 
 def test_clone_shares_the_module() -> None:
@@ -82,3 +82,20 @@ def test_a_mapping_becomes_arrays_and_all_else_is_left_alone() -> None:
 def test_mappings_that_are_no_rows(X: Any, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         FrozenBackbone(nn.Linear(3, 1)).encode(X)
+
+
+def test_units_are_put_on_either_shape_of_outputs() -> None:
+    flat = InUnits(nn.Flatten(0), [5.0], [2.0])
+    column = InUnits(nn.Identity(), [5.0], [2.0])
+    x = torch.tensor([[1.0], [3.0]])
+    assert flat(x).tolist() == [7, 11]
+    assert column(x=x).tolist() == [[7], [11]]
+    named = InUnits(_Sum(), [0.0], [1.0])
+    assert named(a=x, b=x).tolist() == [[2], [6]]
+    assert named(x=x, b=x).tolist() == [[2], [6]]
+    assert set(named.state_dict()) == {"center", "scale"}
+
+
+class _Sum(nn.Module):
+    def forward(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return a + b

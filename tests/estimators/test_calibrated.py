@@ -131,6 +131,18 @@ def test_an_error_out_of_reach_is_warned_of(
         assert stuck.search(passes) is result  # warned of once is enough
 
 
+def test_the_warning_asks_for_nothing_that_is_there_already(
+    calibration: HeldOutCalibration, passes: Passes
+) -> None:
+    far = replace(calibration.validation, y=1e3 * calibration.validation.y)
+    stuck = replace(calibration, validation=far, searches={})
+    with pytest.warns(CalibrationWarning, match="too narrow: conformal intervals corr"):
+        stuck.search(passes)
+    bare = replace(stuck, calibration=far.first(0), searches={})
+    with pytest.warns(CalibrationWarning, match="too narrow: use interval='conformal'"):
+        bare.search(passes)
+
+
 def test_a_perfect_fit_asks_for_the_most_draws(
     calibration: HeldOutCalibration, passes: Passes
 ) -> None:

@@ -76,11 +76,37 @@ def test_labels_that_are_no_classes(three_classes: Data) -> None:
     X, y = three_classes
     with pytest.raises(ValueError, match=r"Unknown label type"):
         tiny_classifier().fit(X, np.linspace(0, 1, len(y)))
-    with pytest.raises(ValueError, match=r"at least 2 classes .* got 1 class, .*'cat'"):
+    with pytest.raises(ValueError, match=r"at least 2 .* got 1 class, 'cat', in all"):
         tiny_classifier().fit(X, np.full(len(y), "cat"))
     weight = (y == "cat").astype(float)
     with pytest.raises(ValueError, match=r"at least 2 classes .* positive sample_wei"):
         tiny_classifier().fit(X, y, sample_weight=weight)
+
+
+@pytest.mark.parametrize(
+    ("backbone", "params"),
+    [
+        ("ft_transformer", {"d_token": 16, "n_heads": 2, "n_blocks": 2}),
+        ("sequence", {"d_token": 16, "n_heads": 2, "n_blocks": 1}),
+        (Guest, None),
+    ],
+    ids=["table", "windows", "callable"],
+)
+def test_the_only_column_of_a_frame_keeps_its_name(backbone: Any, params: Any) -> None:
+    pd = pytest.importorskip("pandas")
+    X, y = labelled(60, 0, ("no", "yes"))
+    frame = pd.DataFrame({"size": X[:, 0]})
+    model = tiny_classifier(
+        backbone=backbone, backbone_params=params, max_epochs=1, n_draws=4
+    )
+    model.fit(frame, y)
+    assert model.feature_names_in_.tolist() == ["size"]
+    assert model.n_features_in_ == 1
+    assert model.predict_proba(frame[:3]).shape == (3, 2)
+    with pytest.raises(ValueError, match=r"feature names should match"):
+        model.predict(frame.rename(columns={"size": "weight"}))
+    model.fit(frame.to_numpy(), y)
+    assert not hasattr(model, "feature_names_in_")
 
 
 def test_classes_of_weightless_rows_are_not_classes(three_classes: Data) -> None:

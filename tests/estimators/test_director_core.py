@@ -21,7 +21,9 @@ from tests.estimators.director_models import (
 )
 from uqformer._random import seeded
 from uqformer.backbones import FrozenBackbone
+from uqformer.calibration import TemperatureCalibrator
 from uqformer.estimators._director_core import AUTO_EPOCHS, AUTO_STEPS
+from uqformer.estimators._director_distil import Distillation
 
 BARE = {"backbone_params": None, "student_share": 2.0}
 
@@ -213,3 +215,81 @@ def test_wrong_parameters(changes: dict[str, Any], message: str) -> None:
 def test_a_backbone_that_is_no_chain() -> None:
     with pytest.raises(ValueError, match="attention"):
         tiny_classifier(backbone=torch.nn.Linear(3, 3), **BARE).fit(*classes())
+
+
+# -- What a student is taught ---------------------------------------------------------
+
+
+class Taught(Exception):
+    """Stop a fit where the student would be taught."""
+
+
+def taught(monkeypatch: pytest.MonkeyPatch, model: Any, data: Any) -> list[Any]:
+    """Return inputs and targets of both parts, and stop."""
+    seen: list[Any] = []
+
+    def run(self: Any, backbone: Any, train: Any, valid: Any, *tasks: Any) -> None:
+        seen.extend([train, valid])
+        raise Taught
+
+    monkeypatch.setattr(Distillation, "run", run)
+    with pytest.raises(Taught):
+        model.fit(*data)
+    return seen
+
+
+def test_soft_labels_are_the_backbones_probabilities(
+    monkeypatch: pytest.MonkeyPatch, guest: Guest
+) -> None:
+    """In the columns of the guest, at the temperature of the validation rows."""
+    order = ["cat", "ant", "bee"]
+    backbone = FrozenBackbone(guest, classes=order)
+    hard, soft, mixed = (
+        taught(
+            monkeypatch,
+            tiny_classifier(backbone=backbone, soft_labels=share, **BARE),
+            classes(),
+        )
+        for share in (0.0, 1.0, 0.25)
+    )
+    for (x, y), (_, own), (_, both) in zip(hard, soft, mixed, strict=True):
+        assert set(y[:, :3].unique().tolist()) == {0.0, 1.0}
+        assert torch.equal(y[:, 3], own[:, 3])
+        if len(x) == len(hard[1][0]):  # the validation rows judge, and stay
+            assert torch.equal(y, own)
+            continue
+        torch.testing.assert_close(both, 0.75 * y + 0.25 * own)
+        with torch.no_grad():
+            log_proba = guest.eval()(x).log_softmax(dim=1)
+        (x_valid, y_valid) = hard[1]
+        with torch.no_grad():
+            valid_logits = guest(x_valid).numpy()
+        temperature = (
+            TemperatureCalibrator(input="logits")
+            .fit(valid_logits, y_valid[:, :3].argmax(dim=1).numpy())
+            .temperature_
+        )
+        expected = (log_proba / temperature).softmax(dim=1)
+        torch.testing.assert_close(own[:, :3], expected, rtol=1e-4, atol=1e-5)
+        assert temperature != 1
+
+
+def test_soft_targets_are_the_backbones_predictions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with seeded(0):
+        guest = Guest(n_outputs=1).eval()
+    backbone = FrozenBackbone(guest)
+    (x, y), hard = taught(
+        monkeypatch,
+        tiny_regressor(backbone=backbone, soft_labels=0.5, **BARE),
+        numbers(),
+    )
+    (_, true), _ = taught(
+        monkeypatch, tiny_regressor(backbone=backbone, soft_labels=0, **BARE), numbers()
+    )
+    with torch.no_grad():
+        output = guest(x)[:, 0]
+    torch.testing.assert_close(y[:, 0], 0.5 * true[:, 0] + 0.5 * output)
+    assert not torch.isclose(y[:, 0], true[:, 0]).all()
+    assert np.isin(hard[1][:, 0].numpy(), numbers()[1].astype(np.float32)).all()

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tests.estimators.conftest import Guest
@@ -22,6 +23,7 @@ PLAN = Distillation(
     loss="kl",
     performance_weight=10.0,
     student_share=2.0,
+    dropout=0.0,
     is_frozen=False,
     recipe=DistillationRecipe(max_epochs=2, batch_size=16),
     seed=0,
@@ -41,7 +43,7 @@ def guest() -> nn.Module:
 @pytest.fixture(scope="module")
 def pair() -> tuple[Tensor, Tensor]:
     x = normal(40, 3)
-    return x, torch.stack([x.argmax(dim=1).float(), torch.ones(40)], dim=1)
+    return x, torch.cat([F.one_hot(x.argmax(dim=1), 3), torch.ones(40, 1)], dim=1)
 
 
 # -- The course of a distillation ---------------------------------------------------

@@ -8,7 +8,12 @@ import torch
 from torch import nn
 
 from uqformer.estimators._passes import Passes
-from uqformer.estimators._rows import HeldOut, Parts, part_rows
+from uqformer.estimators._rows import (
+    HeldOut,
+    Parts,
+    check_all_classes_train,
+    part_rows,
+)
 
 
 def _part(n_samples: int, **changes: Any) -> Parts:
@@ -105,6 +110,81 @@ def test_fractions_must_leave_rows_to_train_on(
         _part(
             n_samples, validation_fraction=validation, calibration_fraction=calibration
         )
+
+
+# -- In the order of time ------------------------------------------------------------
+
+
+def _ordered(n_samples: int, **changes: Any) -> list[list[int]]:
+    parts = _part(n_samples, shuffle=False, **changes)
+    return [sorted(part) for part in (parts.train, parts.validation, parts.calibration)]
+
+
+@pytest.mark.parametrize("embargo", [0, 1, 7])
+def test_parts_of_a_series_follow_one_another(embargo: int) -> None:
+    # 100 rows besides those left out, in parts of 70, 10 and 20
+    train, validation, calibration = _ordered(100 + 2 * embargo, embargo=embargo)
+    assert train == list(range(70))
+    assert validation == list(range(70 + embargo, 80 + embargo))
+    assert calibration == list(range(80 + 2 * embargo, 100 + 2 * embargo))
+
+
+def test_an_embargo_stands_only_between_parts_that_there_are() -> None:
+    train, validation, calibration = _ordered(103, embargo=3, calibration_fraction=0.0)
+    assert (train, calibration) == (list(range(90)), [])
+    assert validation == list(range(93, 103))
+    train, validation, calibration = _ordered(303, embargo=3, trains=False)
+    assert (train, validation) == ([], list(range(100)))
+    assert calibration == list(range(103, 303))
+    alone = _ordered(50, embargo=3, trains=False, calibration_fraction=0.0)
+    assert alone == [[], list(range(50)), []]
+
+
+@pytest.mark.parametrize(
+    ("context", "horizon", "step"), [(5, 3, 1), (4, 4, 2), (3, 4, 3)]
+)
+def test_windows_share_no_step_across_an_embargo(
+    context: int, horizon: int, step: int
+) -> None:
+    length = context + horizon
+    embargo = -(-length // step) - 1
+    steps = [set(range(row * step, row * step + length)) for row in range(60)]
+    parts = _ordered(60, embargo=embargo)
+    seen = [set().union(*(steps[row] for row in part)) for part in parts]
+    assert not seen[0] & seen[1]
+    assert not seen[1] & seen[2]
+    one_less = _ordered(60, embargo=embargo - 1)
+    assert steps[max(one_less[0])] & steps[min(one_less[1])]
+
+
+def test_the_first_rows_of_an_ordered_part_stand_for_all_of_it() -> None:
+    validation = _part(5000, shuffle=False, validation_fraction=0.4).validation
+    assert validation.tolist() != sorted(validation)
+    half = validation[:1000] - 2000
+    # the mean of 1000 of 2000 numbers, drawn without replacement
+    assert half.mean() == pytest.approx(999.5, abs=4 * 2000 / np.sqrt(12 * 1000 * 2))
+    again = _part(5000, shuffle=False, validation_fraction=0.4).validation
+    np.testing.assert_array_equal(validation, again)
+
+
+def test_mistakes_with_an_embargo_are_named() -> None:
+    with pytest.raises(ValueError, match="embargo=2 with shuffle=True"):
+        _part(100, embargo=2)
+    with pytest.raises(ValueError, match="embargo=23, which leaves out 46 of 50 rows"):
+        _part(50, shuffle=False, embargo=23)
+    with pytest.raises(ValueError, match="must leave 3 rows to train on"):
+        _part(50, shuffle=False, validation_fraction=0.8)
+
+
+def test_every_class_must_be_among_the_rows_that_train() -> None:
+    codes = np.repeat([0, 1, 0, 2], [40, 35, 23, 2])
+    parts, names = _part(100, shuffle=False, codes=codes), np.array(["a", "b", "c"])
+    with pytest.raises(ValueError, match=r"the first 70; got none of class 'c' there"):
+        check_all_classes_train(parts, codes, names)
+    codes[[3, -1]] = codes[[-1, 3]]
+    check_all_classes_train(parts, codes, names)
+    nothing_trains = _part(100, shuffle=False, codes=codes, trains=False)
+    check_all_classes_train(nothing_trains, codes, names)
 
 
 # -- Held-out rows ------------------------------------------------------------------

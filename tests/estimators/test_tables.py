@@ -156,7 +156,9 @@ def test_columns_are_chosen_in_many_ways(chosen: Any, sizes: Any) -> None:
     [
         ("b", r"'auto', None, or a list .*got categorical_features='b'"),
         (["d"], r"positions from 0 to 1; got 'd', and the names are \['a', 'b'\]"),
+        (np.array(["d"]), "positions from 0 to 1; got 'd', and"),
         ([2], "positions from 0 to 1; got 2"),
+        (np.array([2]), "positions from 0 to 1; got 2, and"),
         ([-1], "positions from 0 to 1; got -1"),
         ([True], "one entry for each of the 2 columns of X; got 1"),
         (
@@ -168,7 +170,17 @@ def test_columns_are_chosen_in_many_ways(chosen: Any, sizes: Any) -> None:
             "must hold numbers in column 'a'; got 'x'.* name it in categorical_feat",
         ),
     ],
-    ids=["word", "name", "position", "negative", "mask", "none", "unnamed text"],
+    ids=[
+        "word",
+        "name",
+        "name in an array",
+        "position",
+        "position in an array",
+        "negative",
+        "mask",
+        "none",
+        "unnamed text",
+    ],
 )
 def test_a_wrong_choice_is_said(chosen: Any, message: str) -> None:
     pd = pytest.importorskip("pandas")

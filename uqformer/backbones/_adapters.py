@@ -2,14 +2,20 @@
 
 from collections.abc import Mapping
 from typing import Any, Protocol, Self, runtime_checkable
+from warnings import warn
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike
-from torch import nn
+from torch import Tensor, nn
 
 from uqformer._typing import AnyArray
+from uqformer.exceptions import CalibrationWarning
 
-__all__ = ["FrozenBackbone", "GuestProtocol"]
+__all__ = ["STANDARDISED", "FrozenBackbone", "GuestProtocol", "InUnits"]
+
+STANDARDISED = "standardised"
+"""Attribute by which a module says which of its sides, such as "targets", have been."""
 
 
 @runtime_checkable
@@ -50,6 +56,12 @@ class FrozenBackbone:
     TypeError
         If `module` is not a ``torch.nn.Module``.
 
+    Warns
+    -----
+    CalibrationWarning
+        If an estimator has trained `module` and it knows standardised numbers alone:
+        ``as_frozen()`` of that estimator translates.
+
     See Also
     --------
     FTTransformer : A backbone for tables, trained by ``fit``.
@@ -78,6 +90,15 @@ class FrozenBackbone:
             raise TypeError(
                 "FrozenBackbone takes a torch.nn.Module; got "
                 f"{type(module).__name__}. Pass the model itself, already built."
+            )
+        standardised = getattr(module, STANDARDISED, ())
+        if standardised:
+            warn(
+                f"{type(module).__name__} was trained by the fit of an estimator and "
+                f"knows only standardised {' and '.join(standardised)}; take "
+                "estimator.as_frozen() in place of FrozenBackbone(estimator.module_).",
+                CalibrationWarning,
+                stacklevel=2,
             )
         self.module = module
         self.classes = classes
@@ -133,6 +154,33 @@ class FrozenBackbone:
 
     def __repr__(self) -> str:
         return f"FrozenBackbone({type(self.module).__name__})"
+
+
+class InUnits(nn.Module):
+    """A module whose inputs come by name, and whose outputs have the units of `y`.
+
+    Parameters
+    ----------
+    module : nn.Module
+        The trained module.
+    center, scale : array-like of shape (n_outputs,)
+        By which its outputs are turned into the units of `y`.
+    """
+
+    center: Tensor
+    scale: Tensor
+
+    def __init__(self, module: nn.Module, center: ArrayLike, scale: ArrayLike) -> None:
+        super().__init__()
+        self.module = module
+        for name, values in (("center", center), ("scale", scale)):
+            self.register_buffer(name, torch.as_tensor(values, dtype=torch.float32))
+
+    def forward(self, x: Tensor | None = None, **inputs: Tensor) -> Tensor:
+        """Predict from an array (N, ...), or from arrays by name."""
+        output = self.module(**inputs) if x is None else self.module(x, **inputs)
+        units: Tensor = self.center + self.scale * output  # (N, C)
+        return units
 
 
 def _as_numbers(name: object, value: Any) -> AnyArray:

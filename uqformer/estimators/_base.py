@@ -80,7 +80,11 @@ class BaseTransformerEstimator(BaseEstimator, ABC):
             None,
         ],
         "layers": [StrOptions({"all"}), list, tuple],
+        "categorical_features": ["array-like", StrOptions({"auto"}), None],
+        "calibration_fraction": [Interval(Real, 0, 1, closed="neither")],
         "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
+        "shuffle": ["boolean"],
+        "embargo": [Interval(Integral, 0, None, closed="left")],
         "max_epochs": [Interval(Integral, 1, None, closed="left")],
         "learning_rate": [Interval(Real, 0, None, closed="neither")],
         "weight_decay": [Interval(Real, 0, None, closed="left")],
@@ -265,8 +269,9 @@ class BaseTransformerEstimator(BaseEstimator, ABC):
     def _scaled_inputs(self, rows: ReadInputs) -> ArrayInputs:
         """Return inputs as the module takes them, standardised where scales exist."""
         if isinstance(rows, dict):
+            gaps = getattr(self._guest(), "allows_missing", False)
             return {
-                name: as_network_numbers(array, f"X[{name!r}]")
+                name: as_network_numbers(array, f"X[{name!r}]", allow_missing=gaps)
                 for name, array in rows.items()
             }
         scaler = self.feature_scaler_

@@ -113,11 +113,16 @@ class HeldOutCalibration:
             rows_std_error=self._rows_std_error(quiet, rows),
         )
         if not result.reached:
+            remedy = (
+                "conformal intervals correct for it, predict_std does not."
+                if len(self.calibration)
+                else "use interval='conformal', which corrects for it."
+            )
             warnings.warn(
                 f"Even n_draws={result.n_draws} spreads the members less than the "
                 f"model errs on the validation rows (root mean square error "
                 f"{target:.3g} of the targets' standard deviation); the bare ensemble "
-                "is too narrow. Use interval='conformal', which corrects for it.",
+                f"is too narrow: {remedy}",
                 CalibrationWarning,
                 stacklevel=2,
             )

@@ -1,6 +1,5 @@
 """StochasticAttentionClassifier: probabilities, sets and doubts of a transformer."""
 
-from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
@@ -9,12 +8,13 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 
 from uqformer._typing import AnyArray, Float64Array, LayerSelection, NumberOfDraws
-from uqformer._validation import Interval, StrOptions, check_confidence_level
+from uqformer._validation import StrOptions, check_confidence_level
 from uqformer.backbones._adapters import GuestProtocol
 from uqformer.backbones._make import BackboneSpec
 from uqformer.estimators._class_calibration import Conformal
 from uqformer.estimators._classifier_core import ClassifierCore
 from uqformer.estimators._inputs import UserInputs
+from uqformer.estimators._rows import Parts
 from uqformer.estimators._shares import AttentionSharesMixin
 from uqformer.estimators._tables import CategoricalFeatures
 from uqformer.predictive import ClassificationEnsemble, UncertaintyParts
@@ -86,14 +86,21 @@ class StochasticAttentionClassifier(
         so leaves accuracy as it is. Acts at prediction.
 
     conformal : {"lac", "aps", "raps"} or None, default="lac"
-        Score behind ``predict_set``, see `ConformalSets`. None needs no calibration
-        rows, and has no sets.
+        Score behind ``predict_set``, see `ConformalSets`. None keeps no rows for it.
 
     calibration_fraction : float, default=0.2
         Share of the rows kept away from everything but the conformal sets.
 
     validation_fraction : float, default=0.1
         Share of the rows that stop the training, choose `n_draws` and the temperature.
+
+    shuffle : bool, default=True
+        Whether rows are shuffled before they are parted. False is for a series: the
+        last rows calibrate, those before them validate, and the first train.
+
+    embargo : int, default=0
+        With ``shuffle=False``, rows left out between two parts. Windows share no step
+        from ``ceil((context_length + horizon) / step) - 1`` on.
 
     max_epochs : int, default=300
         Most passes over the training rows.
@@ -172,7 +179,7 @@ class StochasticAttentionClassifier(
     Rows of a prediction do not depend on one another: a member is one function, drawn
     once, and the same row gets the same numbers in any batch.
 
-    Parts are stratified: each class is spread over them as evenly as its rows allow.
+    Shuffled parts are stratified: each has its share of each class, as far as may be.
     Settings that act at prediction may be changed without a refit because the held-out
     rows are kept with the estimator: the first prediction after a change calibrates
     again, for as long as a prediction of those rows takes.
@@ -203,11 +210,9 @@ class StochasticAttentionClassifier(
 
     _parameter_constraints: dict[str, list[Any]] = {
         **ClassifierCore._parameter_constraints,
-        "categorical_features": ["array-like", StrOptions({"auto"}), None],
         "class_weight": [dict, StrOptions({"balanced"}), None],
         "calibration": [StrOptions({"temperature"}), None],
         "conformal": [StrOptions({"lac", "aps", "raps"}), None],
-        "calibration_fraction": [Interval(Real, 0, 1, closed="neither")],
     }
 
     def __init__(
@@ -224,6 +229,8 @@ class StochasticAttentionClassifier(
         conformal: Conformal | None = "lac",
         calibration_fraction: float = 0.2,
         validation_fraction: float = 0.1,
+        shuffle: bool = True,
+        embargo: int = 0,
         max_epochs: int = 300,
         learning_rate: float = 1e-3,
         weight_decay: float = 1e-4,
@@ -245,6 +252,8 @@ class StochasticAttentionClassifier(
         self.conformal = conformal
         self.calibration_fraction = calibration_fraction
         self.validation_fraction = validation_fraction
+        self.shuffle = shuffle
+        self.embargo = embargo
         self.max_epochs = max_epochs
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
@@ -385,3 +394,7 @@ class StochasticAttentionClassifier(
         """
         self._check_ready()
         return self._mixture(self._validate_new(X)).uncertainty()
+
+    def _part(self, targets: AnyArray, seed: int) -> Parts:
+        calibrates, classes = self.conformal is not None, self.classes_
+        return self._parted(targets, seed, calibrates=calibrates, classes=classes)

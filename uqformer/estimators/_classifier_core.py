@@ -52,8 +52,8 @@ class ClassifierCore(TransformerCore):
         if len(found) < 2:
             raise ValueError(
                 "y must hold at least 2 classes among rows of positive sample_weight; "
-                f"got 1 class, {found[0]!r}, in all {n_rows[0]} of them. Add rows of "
-                "another class."
+                f"got 1 class, {found.tolist()[0]!r}, in all {n_rows[0]} of them. Add "
+                "rows of another class."
             )
         self._name_columns(found)
         weight = weight * compute_sample_weight(self.class_weight, labels)

@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import copy
 from time import perf_counter
 from typing import Any, ClassVar
 
@@ -18,8 +19,10 @@ from uqformer._typing import AnyArray, Float64Array, IntArray
 from uqformer._validation import check_sample_weight
 from uqformer.attention import find_attention_modules
 from uqformer.backbones import make_backbone
+from uqformer.backbones._adapters import STANDARDISED, GuestProtocol, InUnits
 from uqformer.estimators._base import MIN_SAMPLES, BaseTransformerEstimator
 from uqformer.estimators._cells import Table
+from uqformer.estimators._frozen import FittedBackbone
 from uqformer.estimators._inputs import (
     ArrayInputs,
     ReadInputs,
@@ -30,7 +33,12 @@ from uqformer.estimators._inputs import (
     take_rows,
 )
 from uqformer.estimators._passes import Passes, resolve_device
-from uqformer.estimators._rows import HeldOut, Parts
+from uqformer.estimators._rows import (
+    HeldOut,
+    Parts,
+    check_all_classes_train,
+    part_rows,
+)
 from uqformer.estimators._tables import TableEncoder
 
 __all__ = ["TransformerCore"]
@@ -66,6 +74,32 @@ class TransformerCore(BaseTransformerEstimator):
     def _calibrate(self, passes: Passes) -> None:
         """Do now what the first prediction would otherwise wait for."""
 
+    def _parted(
+        self,
+        targets: AnyArray,
+        seed: int,
+        *,
+        calibrates: bool,
+        classes: AnyArray | None = None,
+    ) -> Parts:
+        """Part the rows as the parameters say; `targets` may be codes of `classes`."""
+        parts = part_rows(
+            len(targets),
+            validation_fraction=self.validation_fraction,
+            calibration_fraction=self.calibration_fraction if calibrates else 0.0,
+            trains=self._needs_training_rows(),
+            seed=seed,
+            codes=None if classes is None else targets,
+            shuffle=self.shuffle,
+            embargo=self.embargo,
+        )
+        if classes is not None and not self.shuffle:
+            check_all_classes_train(parts, targets, classes)
+        return parts
+
+    def _needs_training_rows(self) -> bool:
+        return self._trains()
+
     @property
     def n_draws_(self) -> int | None:
         """Draws per attention row in use."""
@@ -74,6 +108,64 @@ class TransformerCore(BaseTransformerEstimator):
         if self.n_draws == "auto":
             n_draws = self.calibration_.search(self._passes(self.module_)).n_draws
         return n_draws
+
+    def as_frozen(self) -> GuestProtocol:
+        """Return the trained network as a guest, to be calibrated on other rows.
+
+        Returns
+        -------
+        guest : object
+            What to hand to an estimator as `backbone`. It takes `X` as this estimator
+            does and predicts in the units of `y`, where `module_` itself knows only
+            standardised numbers. A later ``fit`` of this estimator does not change it.
+
+        See Also
+        --------
+        uqformer.backbones.FrozenBackbone : For models that others have trained.
+
+        Notes
+        -----
+        With a list of names for `layers`, put ``module.`` before each.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from uqformer import StochasticAttentionRegressor
+        >>> X = np.random.default_rng(0).normal(size=(90, 3))
+        >>> y = 100 + X.sum(axis=1)
+        >>> model = StochasticAttentionRegressor(max_epochs=2, n_draws=8)
+        >>> guest = model.fit(X[:60], y[:60]).as_frozen()
+        >>> later = StochasticAttentionRegressor(guest, n_draws=8)
+        >>> later = later.fit(X[60:], y[60:])  # only calibrates
+        >>> bool(np.allclose(later.predict(X), model.predict(X), rtol=1e-4))
+        True
+        """
+        self._check_ready()
+        classes = getattr(self, "classes_", None)
+        if classes is not None:
+            classes = classes[np.argsort(self.columns_)]  # as the module has them
+        module = self._trained_module()
+        wrapped = InUnits(module, *self._units()).to(self._device(module))
+        return FittedBackbone(copy(self)._validate_new, wrapped, classes)
+
+    def _trained_module(self) -> nn.Module:
+        module: nn.Module = self.module_
+        return module
+
+    def _units(self) -> tuple[Float64Array, Float64Array]:
+        """Center and scale that turn outputs of the module into the units of `y`."""
+        return np.zeros(self.n_outputs_), np.ones(self.n_outputs_)
+
+    def _tell_units(self, module: nn.Module) -> None:
+        """Note on a module that was trained here what it knows of nothing else."""
+        if self._trains():
+            scaled = {
+                "inputs": self.feature_scaler_ is not None,
+                "targets": (self._units()[1] != 1).any(),
+            }
+            setattr(
+                module, STANDARDISED, tuple(side for side in scaled if scaled[side])
+            )
 
     def _fit_rows(
         self,
@@ -102,6 +194,7 @@ class TransformerCore(BaseTransformerEstimator):
         self.seed_ = seed
         self.device_ = str(self._device(module))
         self._calibrate(passes)
+        self._tell_units(module)
         self.module_ = module  # last: only now is the estimator fitted
 
     def _read_weighted(

@@ -12,6 +12,7 @@ from sklearn.utils.metaestimators import available_if
 
 from uqformer._typing import AnyArray, Float64Array
 from uqformer._validation import check_confidence_level
+from uqformer.calibration import TemperatureCalibrator
 from uqformer.director import Task
 from uqformer.director._tasks import WEIGHTED_CLASSIFICATION
 from uqformer.estimators._classifier_core import ClassifierCore
@@ -19,7 +20,7 @@ from uqformer.estimators._director_core import DirectorCore
 from uqformer.estimators._director_passes import ChainPasses
 from uqformer.estimators._inputs import UserInputs
 from uqformer.estimators._passes import Passes
-from uqformer.estimators._rows import Parts
+from uqformer.estimators._rows import HeldOut, Parts
 from uqformer.predictive import ClassificationEnsemble, UncertaintyParts
 
 __all__ = ["ChainClassifier", "ChainUncertainty"]
@@ -250,11 +251,20 @@ class ChainClassifier(ClassifierMixin, ClassifierCore, DirectorCore):
         return cast(ChainPasses, self._passes(self.module_))
 
     def _part(self, targets: AnyArray, seed: int) -> Parts:
-        calibrates = self.conformal is not None
-        return self._parted(len(targets), seed, calibrates=calibrates, codes=targets)
+        calibrates, classes = self.conformal is not None, self.classes_
+        return self._parted(targets, seed, calibrates=calibrates, classes=classes)
 
     def _task_targets(self, targets: AnyArray, weight: Float64Array) -> AnyArray:
-        return np.stack([self.columns_[targets], weight], axis=1)
+        hot = np.eye(len(self.columns_))[self.columns_[targets]]
+        return np.column_stack([hot, weight])
+
+    def _answers(self, train: HeldOut, validation: HeldOut) -> AnyArray:
+        """Return tempered probabilities: rows it learned are answered too surely."""
+        classes = np.arange(len(self.columns_))
+        temperature = TemperatureCalibrator(input="logits", classes=classes)
+        temperature.fit(validation.exact, validation.y, validation.weight)
+        proba = temperature.transform(train.exact)
+        return proba[:, np.argsort(self.columns_)]
 
     def _tasks(self, targets: torch.Tensor) -> tuple[Task, Task]:
         return WEIGHTED_CLASSIFICATION, WEIGHTED_CLASSIFICATION

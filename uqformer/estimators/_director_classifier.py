@@ -64,9 +64,17 @@ class DirectorClassifier(ChainClassifier):
         matching of steps. "auto" tries three, for a fifth of the epochs each, and
         takes the one of least validation loss.
 
+    soft_labels : float, default=0.9
+        Share of the backbone's own probabilities in the labels that the student is
+        taught, at the temperature that the validation rows ask for; the rest is 0 and
+        1. They say which classes are alike, and how far a label is to be trusted.
+
     student_share : float, default=0.5
         Parameters that the one step may have, as a share of those of the blocks it
         replaces.
+
+    student_dropout : float, default=0.1
+        Dropout in the one step, while it is taught.
 
     head : {"trained", "frozen"}, default="trained"
         Whether copies of embedding and head are trained along, or the backbone's own
@@ -91,6 +99,14 @@ class DirectorClassifier(ChainClassifier):
         Share of the rows that stop both trainings, choose `n_draws`, the weight and
         the temperature.
 
+    shuffle : bool, default=True
+        Whether rows are shuffled before they are parted. False is for a series: the
+        last rows calibrate, those before them validate, and the first train.
+
+    embargo : int, default=0
+        With ``shuffle=False``, rows left out between two parts. Windows share no step
+        from ``ceil((context_length + horizon) / step) - 1`` on.
+
     n_steps : int, default=None
         Steps of a chain, at most one for each block, which None takes. Fewer are
         larger, and faster; the student was not taught them.
@@ -112,10 +128,10 @@ class DirectorClassifier(ChainClassifier):
         Epochs without a better validation loss after which either training stops.
 
     distil_epochs : int or "auto", default="auto"
-        Most passes of the distillation over the training rows. "auto" takes 25, and on
-        small sets up to 200, to make 2000 steps.
+        Most passes of the distillation over the training rows. "auto" takes 30, and on
+        small sets up to 200, to make 3000 steps.
 
-    distil_learning_rate : float, default=2e-3
+    distil_learning_rate : float, default=1e-3
         Of AdamW, in the distillation.
 
     predict_batch_size : int, default=1024
@@ -243,13 +259,17 @@ class DirectorClassifier(ChainClassifier):
         n_draws: int | Literal["auto"] = "auto",
         loss: LossName = "kl",
         performance_weight: float | Literal["auto"] = "auto",
+        soft_labels: float = 0.9,
         student_share: float = 0.5,
+        student_dropout: float = 0.1,
         head: Literal["trained", "frozen"] = "trained",
         class_weight: dict[Any, float] | Literal["balanced"] | None = None,
         calibration: Literal["temperature"] | None = "temperature",
         conformal: Conformal | None = "lac",
         calibration_fraction: float = 0.2,
         validation_fraction: float = 0.1,
+        shuffle: bool = True,
+        embargo: int = 0,
         n_steps: int | None = None,
         max_epochs: int = 300,
         learning_rate: float = 1e-3,
@@ -257,7 +277,7 @@ class DirectorClassifier(ChainClassifier):
         batch_size: int | Literal["auto"] = "auto",
         n_iter_no_change: int = 30,
         distil_epochs: int | Literal["auto"] = "auto",
-        distil_learning_rate: float = 2e-3,
+        distil_learning_rate: float = 1e-3,
         predict_batch_size: int = 1024,
         device: str = "auto",
         random_state: int | np.random.RandomState | None = None,
@@ -271,13 +291,17 @@ class DirectorClassifier(ChainClassifier):
         self.n_draws = n_draws
         self.loss = loss
         self.performance_weight = performance_weight
+        self.soft_labels = soft_labels
         self.student_share = student_share
+        self.student_dropout = student_dropout
         self.head = head
         self.class_weight = class_weight
         self.calibration = calibration
         self.conformal = conformal
         self.calibration_fraction = calibration_fraction
         self.validation_fraction = validation_fraction
+        self.shuffle = shuffle
+        self.embargo = embargo
         self.n_steps = n_steps
         self.max_epochs = max_epochs
         self.learning_rate = learning_rate

@@ -22,7 +22,7 @@ from uqformer.estimators._director_distil import Distillation, Findings, PairOfR
 from uqformer.estimators._director_passes import ChainPasses
 from uqformer.estimators._inputs import ArrayInputs, UserInputs, as_tensors, take_rows
 from uqformer.estimators._passes import Passes, evaluating
-from uqformer.estimators._rows import HeldOut, Parts, part_rows
+from uqformer.estimators._rows import HeldOut, Parts
 
 __all__ = ["DirectorCore"]
 
@@ -30,11 +30,17 @@ NOT_ITS_OWN = ("n_members", "layers")
 """Parameters of redrawn attention that mean nothing to chains."""
 
 
-AUTO_STEPS = 2000
+AUTO_STEPS = 3000
 """Steps of a distillation whose number of epochs is left to it."""
 
-AUTO_EPOCHS = (25, 200)
+AUTO_EPOCHS = (30, 400)
 """Fewest and most epochs then."""
+
+LEAST_PATIENCE = 3
+"""Part of the epochs that is waited for a better validation loss, as one in so many.
+
+On small sets an epoch is few steps, and the loss of few rows falls by leaps.
+"""
 
 
 class DirectorCore(TransformerCore):
@@ -57,7 +63,6 @@ class DirectorCore(TransformerCore):
             )
             if name not in NOT_ITS_OWN
         },
-        "categorical_features": ["array-like", StrOptions({"auto"}), None],
         "n_chains": [Interval(Integral, 1, None, closed="left")],
         "variance": [StrOptions({"attention", "sgpa", "kep"})],
         "n_draws": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
@@ -66,7 +71,9 @@ class DirectorCore(TransformerCore):
             Interval(Real, 0, None, closed="left"),
             StrOptions({"auto"}),
         ],
+        "soft_labels": [Interval(Real, 0, 1, closed="both")],
         "student_share": [Interval(Real, 0, None, closed="neither")],
+        "student_dropout": [Interval(Real, 0, 1, closed="left")],
         "head": [StrOptions({"trained", "frozen"})],
         "n_steps": [Interval(Integral, 1, None, closed="left"), None],
         "distil_epochs": [
@@ -74,12 +81,15 @@ class DirectorCore(TransformerCore):
             StrOptions({"auto"}),
         ],
         "distil_learning_rate": [Interval(Real, 0, None, closed="neither")],
-        "calibration_fraction": [Interval(Real, 0, 1, closed="neither")],
     }
 
     @abstractmethod
     def _task_targets(self, targets: AnyArray, weight: Float64Array) -> AnyArray:
         """Return targets as `_tasks` take them, weights in the last column."""
+
+    @abstractmethod
+    def _answers(self, train: HeldOut, validation: HeldOut) -> AnyArray:
+        """Return the backbone's own targets for training rows, without the weights."""
 
     @abstractmethod
     def _tasks(self, targets: Tensor) -> tuple[Task, Task]:
@@ -131,6 +141,7 @@ class DirectorCore(TransformerCore):
         self.seed_ = seed
         self.device_ = str(self._device(student))
         self._calibrate(passes)
+        self._tell_units(backbone)
         self.backbone_ = backbone
         self.module_ = student  # last: only now is the estimator fitted
 
@@ -144,23 +155,37 @@ class DirectorCore(TransformerCore):
         seed: int,
     ) -> Student:
         device = self._device(backbone)
-        train, valid = (
+        (x, y), valid = (
             self._pair(inputs, targets, weight, part, device)
             for part in (parts.train, parts.validation)
         )
+        tasks = self._tasks(y)
+        if self.soft_labels > 0:
+            train, validation = (
+                HeldOut.run(
+                    self._passes(backbone),
+                    take_rows(inputs, part),
+                    targets[part],
+                    weight[part],
+                )
+                for part in (parts.train, parts.validation)
+            )
+            answers = torch.from_numpy(self._answers(train, validation)).to(y)
+            y[:, :-1] = torch.lerp(y[:, :-1], answers, self.soft_labels)
         plan = Distillation(
             self.variance,
             self.n_draws,
             self.loss,
             self.performance_weight,
             self.student_share,
+            self.student_dropout,
             self.head == "frozen",
             self._recipe(len(parts.train)),
             derive_seed(seed, "director"),
             self.verbose,
         )
         with evaluating(backbone):
-            student, found = plan.run(backbone, train, valid, *self._tasks(train[1]))
+            student, found = plan.run(backbone, (x, y), valid, *tasks)
         self.n_steps_ = n_steps_or_own(student.transition, self.n_steps)
         self.findings_ = found
         self.performance_weight_ = found.performance_weight
@@ -178,7 +203,7 @@ class DirectorCore(TransformerCore):
             n_epochs,
             self.distil_learning_rate,
             batch_size=batch_size,
-            n_iter_no_change=self.n_iter_no_change,
+            n_iter_no_change=max(self.n_iter_no_change, n_epochs // LEAST_PATIENCE),
         )
 
     def _pair(
@@ -192,18 +217,13 @@ class DirectorCore(TransformerCore):
         y = torch.from_numpy(self._task_targets(targets[part], weight[part]))
         return _moved(as_tensors(take_rows(inputs, part)), device), y.float().to(device)
 
-    def _parted(
-        self, n_rows: int, seed: int, *, calibrates: bool, codes: IntArray | None
-    ) -> Parts:
-        """Part the rows; a student needs training rows, also where a guest does not."""
-        return part_rows(
-            n_rows,
-            validation_fraction=self.validation_fraction,
-            calibration_fraction=self.calibration_fraction if calibrates else 0.0,
-            trains=True,
-            seed=seed,
-            codes=codes,
-        )
+    def _trained_module(self) -> nn.Module:
+        """Return the backbone: a student predicts by chains, and is no guest."""
+        return self.backbone_
+
+    def _needs_training_rows(self) -> bool:
+        """Say yes: a student needs them, also where a guest does not."""
+        return True
 
     def _passes(self, module: nn.Module) -> Passes:
         passes = super()._passes(module)

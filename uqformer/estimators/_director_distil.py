@@ -96,6 +96,8 @@ class Distillation:
         Weight of the prediction's loss.
     student_share : float
         Parameters of the transition as a share of those of the blocks.
+    dropout : float
+        Of the transition.
     is_frozen : bool
         Whether embedding and head stay the teacher's.
     recipe : DistillationRecipe
@@ -111,6 +113,7 @@ class Distillation:
     loss: LossName
     performance_weight: float | Literal["auto"]
     student_share: float
+    dropout: float
     is_frozen: bool
     recipe: DistillationRecipe
     seed: int
@@ -220,7 +223,9 @@ class Distillation:
         n_params = round(self.student_share * n_replaced)
         try:
             with seeded(derive_seed(self.seed, "transition")):
-                transition = transition_for(width, teacher.n_steps, n_params=n_params)
+                transition = transition_for(
+                    width, teacher.n_steps, n_params=n_params, dropout=self.dropout
+                )
         except ValueError as error:
             raise ValueError(
                 f"student_share must leave a transition enough of the {n_replaced} "

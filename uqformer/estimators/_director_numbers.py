@@ -4,7 +4,6 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
-from sklearn.utils import Tags
 
 from uqformer._typing import AnyArray, Float64Array
 from uqformer._validation import check_confidence_level, check_probabilities
@@ -14,7 +13,7 @@ from uqformer.estimators._director_core import DirectorCore
 from uqformer.estimators._inputs import UserInputs
 from uqformer.estimators._passes import Passes
 from uqformer.estimators._regressor_core import RegressorCore
-from uqformer.estimators._rows import Parts
+from uqformer.estimators._rows import HeldOut
 from uqformer.predictive import RegressionEnsemble
 
 __all__ = ["ChainRegressor"]
@@ -160,12 +159,11 @@ class ChainRegressor(RegressorMixin, RegressorCore, DirectorCore):
         exact = self._passes(self.backbone_).exact(self._validate_new(X))
         return self._in_units(exact)
 
-    def _part(self, targets: AnyArray, seed: int) -> Parts:
-        calibrates = self.interval == "conformal"
-        return self._parted(len(targets), seed, calibrates=calibrates, codes=None)
-
     def _task_targets(self, targets: AnyArray, weight: Float64Array) -> AnyArray:
         return np.column_stack([targets, weight])
+
+    def _answers(self, train: HeldOut, validation: HeldOut) -> AnyArray:
+        return train.exact
 
     def _tasks(self, targets: torch.Tensor) -> tuple[Task, Task]:
         unit = targets[:, :-1].std(dim=0, correction=0)
@@ -179,9 +177,3 @@ class ChainRegressor(RegressorMixin, RegressorCore, DirectorCore):
                 self.calibration_.conformal(
                     passes, self.findings_.n_draws, self.n_members, self.point
                 )
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        tags.target_tags.single_output = True
-        return tags

@@ -1,16 +1,13 @@
 """StochasticAttentionRegressor: point, spread, interval, quantiles of a transformer."""
 
-from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
-from sklearn.utils import Tags
 
 from uqformer._typing import Float64Array, LayerSelection, NumberOfDraws
 from uqformer._validation import (
-    Interval,
     StrOptions,
     check_confidence_level,
     check_probabilities,
@@ -81,6 +78,14 @@ class StochasticAttentionRegressor(RegressorMixin, AttentionSharesMixin, Regress
     validation_fraction : float, default=0.1
         Share of the rows that stop the training, choose `n_draws` and decide whether
         widths follow the spread.
+
+    shuffle : bool, default=True
+        Whether rows are shuffled before they are parted. False is for a series: the
+        last rows calibrate, those before them validate, and the first train.
+
+    embargo : int, default=0
+        With ``shuffle=False``, rows left out between two parts. Windows share no step
+        from ``ceil((context_length + horizon) / step) - 1`` on.
 
     max_epochs : int, default=300
         Most passes over the training rows.
@@ -191,10 +196,8 @@ class StochasticAttentionRegressor(RegressorMixin, AttentionSharesMixin, Regress
 
     _parameter_constraints: dict[str, list[Any]] = {
         **RegressorCore._parameter_constraints,
-        "categorical_features": ["array-like", StrOptions({"auto"}), None],
         "point": [StrOptions({"exact", "mean"})],
         "interval": [StrOptions({"conformal", "ensemble"})],
-        "calibration_fraction": [Interval(Real, 0, 1, closed="neither")],
     }
 
     def __init__(
@@ -210,6 +213,8 @@ class StochasticAttentionRegressor(RegressorMixin, AttentionSharesMixin, Regress
         interval: Literal["conformal", "ensemble"] = "conformal",
         calibration_fraction: float = 0.2,
         validation_fraction: float = 0.1,
+        shuffle: bool = True,
+        embargo: int = 0,
         max_epochs: int = 300,
         learning_rate: float = 1e-3,
         weight_decay: float = 1e-4,
@@ -230,6 +235,8 @@ class StochasticAttentionRegressor(RegressorMixin, AttentionSharesMixin, Regress
         self.interval = interval
         self.calibration_fraction = calibration_fraction
         self.validation_fraction = validation_fraction
+        self.shuffle = shuffle
+        self.embargo = embargo
         self.max_epochs = max_epochs
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
@@ -389,9 +396,3 @@ class StochasticAttentionRegressor(RegressorMixin, AttentionSharesMixin, Regress
         """
         self._check_ready()
         return self._ensemble(self._validate_new(X))
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        tags.target_tags.single_output = True
-        return tags

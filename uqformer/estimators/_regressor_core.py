@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils import Tags
 
 from uqformer._random import member_seeds
 from uqformer._training import WeightedSquaredError
@@ -21,7 +22,7 @@ from uqformer.estimators._inputs import (
     count_rows,
 )
 from uqformer.estimators._passes import Passes
-from uqformer.estimators._rows import HeldOut, Parts, part_rows
+from uqformer.estimators._rows import HeldOut, Parts
 from uqformer.exceptions import InsufficientCalibrationError, UQFormerWarning
 from uqformer.predictive import RegressionEnsemble
 
@@ -48,14 +49,7 @@ class RegressorCore(TransformerCore):
         return inputs, targets, weight / weight.mean()
 
     def _part(self, targets: AnyArray, seed: int) -> Parts:
-        conformal = self.interval == "conformal"
-        return part_rows(
-            len(targets),
-            validation_fraction=self.validation_fraction,
-            calibration_fraction=self.calibration_fraction if conformal else 0.0,
-            trains=self._trains(),
-            seed=seed,
-        )
+        return self._parted(targets, seed, calibrates=self.interval == "conformal")
 
     def _learn_targets(
         self, targets: AnyArray, weight: Float64Array, train: IntArray
@@ -148,8 +142,17 @@ class RegressorCore(TransformerCore):
         """Turn (..., C) spreads into units of `y`."""
         return self._flat(self.target_scale_ * spread)
 
+    def _units(self) -> tuple[Float64Array, Float64Array]:
+        return self.target_center_, self.target_scale_
+
     def _flat(self, values: Float64Array) -> Float64Array:
         return values[..., 0] if self.y_ndim_ == 1 else values
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        tags.target_tags.single_output = True
+        return tags
 
 
 def _warn_of_constants(X: ReadInputs, y: AnyArray) -> None:

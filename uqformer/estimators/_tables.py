@@ -343,8 +343,9 @@ def _place(item: Any, table: Table) -> int:
         return names.index(item)
     if isinstance(item, int | np.integer) and 0 <= item < len(table.columns):
         return int(item)
+    shown = item.item() if isinstance(item, np.generic) else item
     raise ValueError(
         "categorical_features must hold names of columns of X or positions from 0 to "
-        f"{len(table.columns) - 1}; got {item!r}"
+        f"{len(table.columns) - 1}; got {shown!r}"
         + (f", and the names are {names}." if names else ".")
     )
