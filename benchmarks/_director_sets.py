@@ -119,7 +119,7 @@ def covtype(seed: int) -> Problem:
 
     return Problem(
         train=train, valid=valid, test=test, build=build,
-        max_epochs=40, distil_epochs=40,
+        max_epochs=40, distil_epochs=60,
     )  # fmt: skip
 
 
@@ -152,7 +152,7 @@ def imdb(seed: int) -> Problem:
 
     return Problem(
         train=train, valid=valid, test=test, build=build,
-        max_epochs=12, distil_epochs=12,
+        max_epochs=12, distil_epochs=20,
     )  # fmt: skip
 
 
@@ -179,7 +179,7 @@ def cifar10(seed: int) -> Problem:
     digit = nn.functional.pad(digit, (2, 2, 2, 2))  # (N, 32, 32)
     return Problem(
         train=train, valid=valid, test=_pair(_channels_first(x[:4000]), y[:4000]),
-        build=build, max_epochs=20, distil_epochs=30,
+        build=build, max_epochs=20, distil_epochs=40,
         outsiders={"MNIST": digit[:, None].repeat(1, 3, 1, 1)},
         shifts={
             "CIFAR-10-C": _pair(_channels_first(np.concatenate(spoilt)), y[some])

@@ -260,7 +260,10 @@ def students(
     """Teach all students; returns them, and what was found on the way."""
     hard, soft = (pairs_of(module, problem, share) for share in (0.0, SOFT_LABELS))
     recipe = DistillationRecipe(
-        problem.distil_epochs, batch_size=problem.batch_size, n_iter_no_change=20
+        problem.distil_epochs,
+        learning_rate=2e-3,
+        batch_size=problem.batch_size,
+        n_iter_no_change=20,
     )
     plan = Distillation(
         "attention", "auto", "kl", WEIGHT, 0.5, DROPOUT, False, recipe,

@@ -20,6 +20,7 @@ NAMED = TINY | {"backbone_params": SHAPE}  # is given tables
 CALLED = TINY | {"backbone": partial(FTTransformer, **SHAPE)}  # is given numbers
 DISTILLED = {
     "max_epochs": 2,
+    "soft_labels": 0.0,  # a backbone of two epochs is no teacher
     "distil_epochs": 15,
     "distil_learning_rate": 1e-2,
     "n_chains": 3,

@@ -22,7 +22,11 @@ from tests.estimators.director_models import (
 from uqformer._random import seeded
 from uqformer.backbones import FrozenBackbone
 from uqformer.calibration import TemperatureCalibrator
-from uqformer.estimators._director_core import AUTO_EPOCHS, AUTO_STEPS
+from uqformer.estimators._director_core import (
+    AUTO_EPOCHS,
+    AUTO_STEPS,
+    LEAST_PATIENCE,
+)
 from uqformer.estimators._director_distil import Distillation
 
 BARE = {"backbone_params": None, "student_share": 2.0}
@@ -169,7 +173,8 @@ def test_epochs_grow_as_rows_grow_fewer(n_rows: int) -> None:
         assert n_steps == pytest.approx(AUTO_STEPS, rel=0.05)
     assert (recipe.max_epochs == most) == (n_rows == 40)
     assert (recipe.max_epochs == fewest) == (n_rows == 100_000)
-    assert recipe.n_iter_no_change == 7
+    assert recipe.n_iter_no_change == max(7, recipe.max_epochs // LEAST_PATIENCE)
+    assert tiny_classifier()._recipe(n_rows).n_iter_no_change == 30
     assert tiny_classifier()._recipe(n_rows).max_epochs == 4
 
 

@@ -70,13 +70,15 @@ class TransitionDiT(nn.Module):
     as in diffusion: step l of L begins at :math:`\tau = (L - l + 1) / L`.
 
     Time is embedded by sines and a two-layer network, and scales, shifts and gates the
-    block (adaLN [1]_). The embedding is as wide as there are steps, from 4 to 32: one as
-    wide as the tokens takes half of the block's parameters to tell a few times apart. The mean is what the block makes of the state, plus a head that
-    starts at zero. Gates start at one and not, as in adaLN-Zero, at zero: nothing here
-    is so deep that it has to start as the identity, and what starts there learned later
-    and worse (4,000 photographs of CIFAR-10, task alone: log loss 1.61 against 1.59
-    with this mean, 1.69 with a mean that is the state plus a head). The log-variance is
-    held between -10 and 2.
+    block (adaLN [1]_). The embedding is as wide as there are steps, from 4 to 32: as
+    wide as the tokens it takes half of the block's parameters to tell a few times
+    apart.
+
+    The mean is what the block makes of the state, plus a head that starts at zero.
+    Gates start at one and not, as in adaLN-Zero, at zero: nothing here is so deep that
+    it has to start as the identity, and what starts there learned later and worse
+    (4,000 photographs of CIFAR-10, task alone: log loss 1.61 against 1.59). The
+    log-variance is held between -10 and 2.
 
     A block of this kind as the unified transition is what the method states [2]_; its
     sizes, the two heads and the time embedding are a reconstruction.
@@ -132,7 +134,9 @@ class TransitionDiT(nn.Module):
         self.enter: nn.Module = nn.Linear(width, inner) if narrowed else nn.Identity()
         self.leave: nn.Module = nn.Linear(inner, width) if narrowed else nn.Identity()
         # no more times are told apart than there are steps
-        self.time_width = min(max(n_steps + n_steps % 2, TIME_WIDTHS[0]), TIME_WIDTHS[1])
+        self.time_width = min(
+            max(n_steps + n_steps % 2, TIME_WIDTHS[0]), TIME_WIDTHS[1]
+        )
         self.time = nn.Sequential(
             nn.Linear(self.time_width, self.time_width), nn.SiLU(),
             nn.Linear(self.time_width, self.time_width), nn.SiLU(),

@@ -14,7 +14,6 @@ from uqformer.backbones._make import BackboneSpec
 from uqformer.estimators._class_calibration import Conformal
 from uqformer.estimators._classifier_core import ClassifierCore
 from uqformer.estimators._inputs import UserInputs
-from uqformer.estimators._rows import Parts
 from uqformer.estimators._shares import AttentionSharesMixin
 from uqformer.estimators._tables import CategoricalFeatures
 from uqformer.predictive import ClassificationEnsemble, UncertaintyParts
@@ -394,7 +393,3 @@ class StochasticAttentionClassifier(
         """
         self._check_ready()
         return self._mixture(self._validate_new(X)).uncertainty()
-
-    def _part(self, targets: AnyArray, seed: int) -> Parts:
-        calibrates, classes = self.conformal is not None, self.classes_
-        return self._parted(targets, seed, calibrates=calibrates, classes=classes)

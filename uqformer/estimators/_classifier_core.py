@@ -22,7 +22,7 @@ from uqformer.estimators._class_calibration import (
 from uqformer.estimators._core import TransformerCore
 from uqformer.estimators._inputs import ArrayInputs, ReadInputs, UserInputs
 from uqformer.estimators._passes import Mixture, Passes
-from uqformer.estimators._rows import HeldOut, Parts, part_rows
+from uqformer.estimators._rows import HeldOut, Parts
 from uqformer.exceptions import InsufficientCalibrationError
 from uqformer.predictive import ClassificationEnsemble
 
@@ -83,15 +83,8 @@ class ClassifierCore(TransformerCore):
             )
 
     def _part(self, targets: AnyArray, seed: int) -> Parts:
-        fraction = 0.0 if self.conformal is None else self.calibration_fraction
-        return part_rows(
-            len(targets),
-            validation_fraction=self.validation_fraction,
-            calibration_fraction=fraction,
-            trains=self._trains(),
-            seed=seed,
-            codes=targets,
-        )
+        calibrates, classes = self.conformal is not None, self.classes_
+        return self._parted(targets, seed, calibrates=calibrates, classes=classes)
 
     def _learn_targets(
         self, targets: AnyArray, weight: Float64Array, train: IntArray

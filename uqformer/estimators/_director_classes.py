@@ -20,7 +20,7 @@ from uqformer.estimators._director_core import DirectorCore
 from uqformer.estimators._director_passes import ChainPasses
 from uqformer.estimators._inputs import UserInputs
 from uqformer.estimators._passes import Passes
-from uqformer.estimators._rows import HeldOut, Parts
+from uqformer.estimators._rows import HeldOut
 from uqformer.predictive import ClassificationEnsemble, UncertaintyParts
 
 __all__ = ["ChainClassifier", "ChainUncertainty"]
@@ -249,10 +249,6 @@ class ChainClassifier(ClassifierMixin, ClassifierCore, DirectorCore):
 
     def _chain_passes(self) -> ChainPasses:
         return cast(ChainPasses, self._passes(self.module_))
-
-    def _part(self, targets: AnyArray, seed: int) -> Parts:
-        calibrates, classes = self.conformal is not None, self.classes_
-        return self._parted(targets, seed, calibrates=calibrates, classes=classes)
 
     def _task_targets(self, targets: AnyArray, weight: Float64Array) -> AnyArray:
         hot = np.eye(len(self.columns_))[self.columns_[targets]]

@@ -125,13 +125,14 @@ class DirectorClassifier(ChainClassifier):
         table.
 
     n_iter_no_change : int, default=30
-        Epochs without a better validation loss after which either training stops.
+        Epochs without a better validation loss after which either training stops, the
+        distillation after a third of its epochs at the earliest.
 
     distil_epochs : int or "auto", default="auto"
-        Most passes of the distillation over the training rows. "auto" takes 30, and on
-        small sets up to 200, to make 3000 steps.
+        Most passes of the distillation over the training rows. "auto" takes 40, and on
+        small sets up to 400, to make 3000 steps.
 
-    distil_learning_rate : float, default=1e-3
+    distil_learning_rate : float, default=2e-3
         Of AdamW, in the distillation.
 
     predict_batch_size : int, default=1024
@@ -277,7 +278,7 @@ class DirectorClassifier(ChainClassifier):
         batch_size: int | Literal["auto"] = "auto",
         n_iter_no_change: int = 30,
         distil_epochs: int | Literal["auto"] = "auto",
-        distil_learning_rate: float = 1e-3,
+        distil_learning_rate: float = 2e-3,
         predict_batch_size: int = 1024,
         device: str = "auto",
         random_state: int | np.random.RandomState | None = None,

@@ -33,7 +33,7 @@ NOT_ITS_OWN = ("n_members", "layers")
 AUTO_STEPS = 3000
 """Steps of a distillation whose number of epochs is left to it."""
 
-AUTO_EPOCHS = (30, 400)
+AUTO_EPOCHS = (40, 400)
 """Fewest and most epochs then."""
 
 LEAST_PATIENCE = 3

@@ -64,9 +64,10 @@ class DirectorRegressor(ChainRegressor):
         matching of steps. "auto" tries three, for a fifth of the epochs each, and
         takes the one of least validation loss.
 
-    soft_labels : float, default=0.9
+    soft_labels : float, default=0.0
         Share of the backbone's own predictions in the targets that the student is
-        taught; the rest is `y`. They are less noisy than `y`.
+        taught; the rest is `y`. They are less noisy than `y`, but helped on none of
+        our sets.
 
     student_share : float, default=0.5
         Parameters that the one step may have, as a share of those of the blocks it
@@ -117,13 +118,14 @@ class DirectorRegressor(ChainRegressor):
         table.
 
     n_iter_no_change : int, default=30
-        Epochs without a better validation loss after which either training stops.
+        Epochs without a better validation loss after which either training stops, the
+        distillation after a third of its epochs at the earliest.
 
     distil_epochs : int or "auto", default="auto"
-        Most passes of the distillation over the training rows. "auto" takes 30, and on
-        small sets up to 200, to make 3000 steps.
+        Most passes of the distillation over the training rows. "auto" takes 40, and on
+        small sets up to 400, to make 3000 steps.
 
-    distil_learning_rate : float, default=1e-3
+    distil_learning_rate : float, default=2e-3
         Of AdamW, in the distillation.
 
     predict_batch_size : int, default=1024
@@ -251,7 +253,7 @@ class DirectorRegressor(ChainRegressor):
         n_draws: int | Literal["auto"] = "auto",
         loss: LossName = "kl",
         performance_weight: float | Literal["auto"] = "auto",
-        soft_labels: float = 0.9,
+        soft_labels: float = 0.0,
         student_share: float = 0.5,
         student_dropout: float = 0.1,
         head: Literal["trained", "frozen"] = "trained",
@@ -267,7 +269,7 @@ class DirectorRegressor(ChainRegressor):
         batch_size: int | Literal["auto"] = "auto",
         n_iter_no_change: int = 30,
         distil_epochs: int | Literal["auto"] = "auto",
-        distil_learning_rate: float = 1e-3,
+        distil_learning_rate: float = 2e-3,
         predict_batch_size: int = 1024,
         device: str = "auto",
         random_state: int | np.random.RandomState | None = None,
