@@ -128,9 +128,22 @@ def _gap(mean: float, error: float) -> np.ndarray:
         ({1: _gap(0.2, 0.1), 4: _gap(1e-8, 0), 16: _gap(0, 0), None: _gap(0.0, 0)}, 4),
         ({1: _gap(0.2, 0.1), 4: _gap(0.3, 0.1), None: _gap(0, 0)}, None),
         ({1: _gap(0.2, 0.3), 4: _gap(0.3, 0.1), None: _gap(0, 0)}, 1),
-        ({1: np.array([0.31]), None: np.array([0.3])}, None),
+        ({1: np.array([1.3]), None: np.array([0.3])}, None),
+        ({1: np.array([0.9]), None: np.array([0.3])}, 1),
+        ({1: _gap(0.012, 0), 4: _gap(0, 0), None: _gap(0, 0)}, 1),
+        ({1: _gap(0.016, 0), 4: _gap(0, 0), None: _gap(0, 0)}, 4),
     ],
-    ids=["within", "beyond", "equal", "exact", "unsure", "one row"],
+    ids=[
+        "within",
+        "beyond",
+        "equal",
+        "exact",
+        "unsure",
+        "one row",
+        "one undecided row",
+        "less than one undecided row",
+        "more than one undecided row",
+    ],
 )
 def test_a_gap_within_its_standard_error_is_none(
     losses: Any, chosen: int | None
@@ -159,7 +172,7 @@ def test_a_model_that_no_draws_improve_is_left_exact_and_told_of(
     timid = _calibration(passes, np.eye(3)[np.zeros(400, dtype=int)])
 
     def surer_with_draws(_: Passes, x: Any, n_draws: int | None, __: Any) -> Mixture:
-        first = 0.9 if n_draws is None else 0.9 - 0.5 / n_draws
+        first = 0.9 if n_draws is None else 0.8 - 0.5 / n_draws
         rest = (1 - first) / 2
         proba = np.tile([first, rest, rest], (len(x), 1))
         return Mixture(proba, np.zeros(len(x)))

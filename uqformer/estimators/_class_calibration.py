@@ -28,8 +28,12 @@ SEARCH_MEMBERS = 8
 COARSE_DRAWS = (1, 4, 16, 64, 256, 1024)
 """Numbers of draws tried first; then those half way to neighbours of the winners."""
 
-SAME_LOSS = 1e-6
-"""Log losses, in nats, nearer to each other than this are equal."""
+SAME_LOSS = float(np.log(2))
+"""Log loss of one row on the edge between two classes, in nats.
+
+Where nearly all rows are right and sure, every redraw costs each of them next to
+nothing in the same direction; what one undecided row would outweigh counts as equal.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,4 +186,4 @@ def _exceeds(loss: Float64Array, least: Float64Array, weight: Float64Array) -> b
     mean = share @ gap
     correction = len(gap) / max(1, len(gap) - 1)
     variance = correction * (share**2 @ (gap - mean) ** 2)
-    return bool(mean > np.sqrt(variance) + SAME_LOSS)
+    return bool(mean > max(np.sqrt(variance), SAME_LOSS * share.max()))
