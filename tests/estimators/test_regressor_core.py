@@ -1,6 +1,7 @@
 """Fitting: scales, seeds, weights, what is warned of, and whether intervals cover."""
 
 import copy
+import warnings
 from functools import partial
 from typing import Any
 
@@ -122,6 +123,16 @@ def test_constant_columns_of_any_kind_are_told_by_name(heteroscedastic: Data) ->
     other = tiny(backbone=Guest, backbone_params=None)
     with pytest.warns(UQFormerWarning, match=r"1 columns that are constant: \[3\]"):
         other.fit(padded, y)
+
+
+def test_a_step_at_which_all_windows_agree_is_no_news() -> None:
+    """Windows taken as changes from their last value are 0 there."""
+    windows = np.random.default_rng(0).normal(size=(40, 8))
+    windows[:, -1] = 0
+    small = {"d_token": 8, "n_blocks": 1}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UQFormerWarning)
+        tiny(backbone="sequence", backbone_params=small).fit(windows, windows[:, 0])
 
 
 class Wrong(Guest):

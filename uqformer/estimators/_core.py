@@ -1,5 +1,6 @@
 """Behind the verbs of regressors and classifiers: the course of a fit."""
 
+import warnings
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -40,6 +41,7 @@ from uqformer.estimators._rows import (
     part_rows,
 )
 from uqformer.estimators._tables import TableEncoder
+from uqformer.exceptions import UQFormerWarning
 
 __all__ = ["TransformerCore"]
 
@@ -233,6 +235,8 @@ class TransformerCore(BaseTransformerEstimator):
                 self.feature_scaler_ = StandardScaler().fit(
                     take_rows(rows, train), sample_weight=weight[train]
                 )
+            if self.feature_scaler_ is not None:
+                _warn_of_constants(rows)
             inputs = self._scaled_inputs(rows)
             adapt = getattr(module, "adapt", None)
             if adapt is not None and self._guest() is None:
@@ -334,3 +338,29 @@ class TransformerCore(BaseTransformerEstimator):
 def _state(module: nn.Module) -> Iterator[torch.Tensor]:
     yield from module.parameters()
     yield from module.buffers()
+
+
+def _warn_of_constants(X: ReadInputs) -> None:
+    """Warn of columns that never change, which is rarely meant."""
+    constant = _constant_columns(X)
+    if constant:
+        warnings.warn(
+            f"X has {len(constant)} columns that are constant: {constant}; they tell "
+            "no row from another and are ignored. Drop them to silence this.",
+            UQFormerWarning,
+            stacklevel=5,
+        )
+
+
+def _constant_columns(X: ReadInputs) -> list[Any]:
+    """Name the columns that are constant, where others are not."""
+    constant: list[Any] = []
+    n_columns = 0
+    if isinstance(X, Table):
+        constant = [column.name for column in X.columns if column.never_changes()]
+        n_columns = len(X.columns)
+    elif isinstance(X, np.ndarray) and X.ndim == 2:
+        constant = np.flatnonzero(np.ptp(X, axis=0) == 0).tolist()
+        n_columns = X.shape[1]
+    # where all are, the backbone has more to say
+    return constant if len(constant) < n_columns else []

@@ -1,7 +1,6 @@
 """Behind a regressor's verbs: its targets, and predictions in the network's units."""
 
 import warnings
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,7 +12,6 @@ from uqformer._training import WeightedSquaredError
 from uqformer._typing import AnyArray, Float64Array, IntArray
 from uqformer.calibration import AdaptiveConformal
 from uqformer.estimators._calibrated import HeldOutCalibration, point_and_spread
-from uqformer.estimators._cells import Table
 from uqformer.estimators._core import TransformerCore
 from uqformer.estimators._inputs import (
     ArrayInputs,
@@ -45,7 +43,7 @@ class RegressorCore(TransformerCore):
         self.y_ndim_ = targets.ndim
         targets = targets.reshape(len(targets), -1)  # (n, C)
         if self._trains():
-            _warn_of_constants(inputs, targets)
+            _warn_of_constants(targets)
         return inputs, targets, weight / weight.mean()
 
     def _part(self, targets: AnyArray, seed: int) -> Parts:
@@ -155,16 +153,8 @@ class RegressorCore(TransformerCore):
         return tags
 
 
-def _warn_of_constants(X: ReadInputs, y: AnyArray) -> None:
-    """Warn of columns and targets that never change, which is rarely meant."""
-    constant = _constant_columns(X)
-    if constant:
-        warnings.warn(
-            f"X has {len(constant)} columns that are constant: {constant}; they tell "
-            "no row from another and are ignored. Drop them to silence this.",
-            UQFormerWarning,
-            stacklevel=4,
-        )
+def _warn_of_constants(y: AnyArray) -> None:
+    """Warn of targets that never change, which is rarely meant."""
     if (np.ptp(y, axis=0) == 0).all():
         warnings.warn(
             f"y is constant at {y[0].tolist()}; there is nothing to learn, and "
@@ -173,17 +163,3 @@ def _warn_of_constants(X: ReadInputs, y: AnyArray) -> None:
             UQFormerWarning,
             stacklevel=4,
         )
-
-
-def _constant_columns(X: ReadInputs) -> list[Any]:
-    """Name the columns that are constant, where others are not."""
-    constant: list[Any] = []
-    n_columns = 0
-    if isinstance(X, Table):
-        constant = [column.name for column in X.columns if column.never_changes()]
-        n_columns = len(X.columns)
-    elif isinstance(X, np.ndarray) and X.ndim == 2:
-        constant = np.flatnonzero(np.ptp(X, axis=0) == 0).tolist()
-        n_columns = X.shape[1]
-    # where all are, the backbone has more to say
-    return constant if len(constant) < n_columns else []
