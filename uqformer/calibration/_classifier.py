@@ -143,7 +143,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     >>> model = CalibratedClassifier(GaussianNB(), conformal="lac", random_state=0)
     >>> _ = model.fit(X, y)
     >>> model.predict_proba(X[73:74]).round(3)
-    array([[0.174, 0.826]])
+    array([[0.172, 0.828]])
     >>> model.predict_set(X[73:74], confidence_level=0.99)
     array([[ True,  True]])
     """
