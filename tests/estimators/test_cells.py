@@ -1,6 +1,5 @@
 """Reading tables: the kind of each column, what is missing, and what cannot be read."""
 
-import sys
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
@@ -99,15 +98,6 @@ def test_a_frame_needs_rows_and_columns() -> None:
         read_table(pd.DataFrame({"a": []}))
     with pytest.raises(ValueError, match=r"3 sample\(s\) and 0 feature"):
         read_table(pd.DataFrame(index=range(3)))
-
-
-def test_a_frame_without_narwhals_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    pd = pytest.importorskip("pandas")
-    monkeypatch.setitem(sys.modules, "narwhals.stable.v2", None)
-    with pytest.raises(ImportError, match="pip install narwhals"):
-        read_table(pd.DataFrame({"a": [1, 2]}))
 
 
 # -- Arrays and lists ---------------------------------------------------------------

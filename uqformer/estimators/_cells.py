@@ -7,6 +7,7 @@ from decimal import Decimal
 from numbers import Real
 from typing import Any, Literal, Self, TypeAlias
 
+import narwhals.stable.v2 as nw
 import numpy as np
 
 from uqformer._typing import AnyArray, Float64Array
@@ -182,13 +183,6 @@ def _read_array(name: object, values: AnyArray) -> Column:
 
 def _read_frame(X: Any) -> Table:
     """Read a data frame, through narwhals."""
-    try:
-        import narwhals.stable.v2 as nw
-    except ImportError as error:
-        raise ImportError(
-            "Reading a data frame needs narwhals, which comes with scikit-learn 1.9; "
-            "install it with: pip install narwhals"
-        ) from error
     frame = nw.from_native(X, eager_only=True)
     n_rows, n_columns = frame.shape
     if n_rows < 1 or n_columns < 1:
@@ -197,26 +191,26 @@ def _read_frame(X: Any) -> Table:
             f"{n_rows} sample(s) and {n_columns} feature(s)."
         )
     series = zip(frame.columns, frame.iter_columns(), strict=True)
-    return Table([_read_series(name, s, nw) for name, s in series], has_names=True)
+    return Table([_read_series(name, s) for name, s in series], has_names=True)
 
 
-def _read_series(name: object, series: Any, nw: Any) -> Column:
+def _read_series(name: object, series: Any) -> Column:
     """Read a column of a data frame by its declared type."""
     dtype = series.dtype
     if dtype.is_numeric() or dtype == nw.Boolean:
-        return Column(name, "number", _floats(series, nw))
+        return Column(name, "number", _floats(series))
     if dtype in (nw.Datetime, nw.Date):
-        return Column(name, "time", _floats(series.dt.timestamp("us"), nw) / 1e6)
+        return Column(name, "time", _floats(series.dt.timestamp("us")) / 1e6)
     if dtype == nw.Duration:
         micro = series.dt.total_microseconds()
-        return Column(name, "number", _floats(micro, nw) / 1e6)
+        return Column(name, "number", _floats(micro) / 1e6)
     column = _read_cells(name, series.to_list())
     if dtype in (nw.Categorical, nw.Enum):
         return Column(name, "text", column.texts())
     return column
 
 
-def _floats(series: Any, nw: Any) -> Float64Array:
+def _floats(series: Any) -> Float64Array:
     return np.asarray(series.cast(nw.Float64).to_numpy(), dtype=np.float64)
 
 
