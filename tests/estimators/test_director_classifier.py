@@ -1,5 +1,8 @@
 """DirectorClassifier among scikit-learn's tools, and what it is for."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 import torch
@@ -39,6 +42,24 @@ def test_in_a_pipeline_and_a_search() -> None:
         for share in (0.6, 0.9)
     ]
     assert sizes[0]["student"] < sizes[1]["student"]
+
+
+def test_blocks_in_front_can_be_kept() -> None:
+    X, y = classes()
+    model = tiny_classifier(n_kept_blocks=1, distil_epochs=2).fit(X, y)
+    assert model.n_steps_ == 1
+    copies = pickle.loads(pickle.dumps(model)), copy.deepcopy(model)
+    for twin in copies:
+        np.testing.assert_allclose(
+            twin.predict_proba(X), model.predict_proba(X), atol=1e-6
+        )
+    sizes = (
+        model.n_parameters_,
+        tiny_classifier(distil_epochs=1).fit(X, y).n_parameters_,
+    )
+    assert sizes[0]["student"] > sizes[1]["student"]
+    with pytest.raises(ValueError, match=r"leave one of the 2 blocks .* got 2"):
+        tiny_classifier(n_kept_blocks=2).fit(X, y)
 
 
 def test_a_data_frame_with_words_and_gaps() -> None:

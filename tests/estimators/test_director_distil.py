@@ -108,7 +108,7 @@ def test_variances(
     monkeypatch.setattr(
         _director_distil,
         "Teacher",
-        lambda *args: teachers.append(real(*args)) or teachers[-1],
+        lambda *args, **kwargs: teachers.append(real(*args, **kwargs)) or teachers[-1],
     )
     plan = replace(PLAN, variance=variance, n_draws="auto")
     _, found = plan.run(guest, pair, pair, *[WEIGHTED_CLASSIFICATION] * 2)
@@ -147,3 +147,19 @@ def test_a_frozen_head_is_the_guests(guest: nn.Module, pair: Any) -> None:
 
     assert shared(replace(PLAN, is_frozen=True).run(guest, pair, pair, *tasks)[0])
     assert not shared(PLAN.run(guest, pair, pair, *tasks)[0])
+
+
+def test_blocks_that_stay_are_no_part_of_the_share(guest: nn.Module, pair: Any) -> None:
+    before = digest(guest)
+    plan = replace(PLAN, n_kept_blocks=1)
+    student, _ = plan.run(guest, pair, pair, *[WEIGHTED_CLASSIFICATION] * 2)
+    first, *others = guest.encoder.layers
+    n_replaced = sum(p.numel() for block in others for p in block.parameters())
+    assert student.transition.n_params <= PLAN.student_share * n_replaced
+    assert student.transition.n_steps == len(others)
+    kept = [name for name in student.state_dict() if ".0.block." in name]
+    assert len(kept) == len(first.state_dict())
+    for name in kept:
+        own = first.state_dict()[name.split(".0.block.")[1]]
+        assert torch.equal(student.state_dict()[name], own)
+    assert digest(guest) == before

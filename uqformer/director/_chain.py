@@ -32,8 +32,8 @@ class FeatureChain:
     Parameters
     ----------
     states : tuple of Tensor of shape (N, T, D)
-        The tokens that enter the first block, and the tokens after the attention of
-        each block: L + 1 states for L blocks.
+        The tokens that enter the first block of the chain, and the tokens after the
+        attention of each of its blocks: L + 1 states for L blocks.
 
     output : Tensor
         What the model itself predicts.
@@ -94,7 +94,8 @@ def record_chain(
         A batch, of shape (N, ...); a dict is handed over as keyword arguments.
 
     cuts : tuple of BlockCut, default=None
-        Where to cut, as found by an earlier call of `cut_model`. None finds out.
+        Where to cut, as found by an earlier call of `cut_model`. None finds out. If
+        they are fewer than the blocks, the chain is that of the last blocks.
 
     Returns
     -------
@@ -138,11 +139,13 @@ def record_chain(
     4
     """
     _check_eval(model)
-    _, blocks = find_blocks(model)
+    blocks = list(find_blocks(model)[1])
+    if cuts is not None:
+        blocks = blocks[len(blocks) - len(cuts) :]
     with torch.no_grad():
-        calls, outputs, output = _run(model, list(blocks), x)
+        calls, outputs, output = _run(model, blocks, x)
         if cuts is None:
-            cuts = _cut_all(list(blocks), calls)
+            cuts = _cut_all(blocks, calls)
         states = [state_of(calls[0])]
         tokens = states[0]
         for block, cut, call, following in zip(
@@ -155,7 +158,9 @@ def record_chain(
     return FeatureChain(tuple(states), output, tuple(calls), visible)
 
 
-def cut_model(model: nn.Module, x: Inputs) -> tuple[BlockCut, ...]:
+def cut_model(
+    model: nn.Module, x: Inputs, *, n_kept_blocks: int = 0
+) -> tuple[BlockCut, ...]:
     """Find where each block of a model is cut, on a batch that it can be called with.
 
     Parameters
@@ -166,15 +171,18 @@ def cut_model(model: nn.Module, x: Inputs) -> tuple[BlockCut, ...]:
     x : Tensor or dict of str to Tensor
         A batch; a few rows are enough.
 
+    n_kept_blocks : int, default=0
+        Blocks in front that are not cut.
+
     Returns
     -------
     cuts : tuple of BlockCut
-        One for each block.
+        One for each block, but for those in front.
 
     Raises
     ------
     ValueError
-        As `record_chain` does.
+        As `record_chain` does, or if no block is left to be cut.
 
     See Also
     --------
@@ -190,10 +198,16 @@ def cut_model(model: nn.Module, x: Inputs) -> tuple[BlockCut, ...]:
     ['self_attn', 'self_attn', 'self_attn']
     """
     _check_eval(model)
-    _, blocks = find_blocks(model)
+    blocks = list(find_blocks(model)[1])
+    if not 0 <= n_kept_blocks < len(blocks):
+        raise ValueError(
+            f"n_kept_blocks must leave one of the {len(blocks)} blocks of "
+            f"{type(model).__name__} to be replaced; got {n_kept_blocks}."
+        )
+    blocks = blocks[n_kept_blocks:]
     with torch.no_grad():
-        calls, _, _ = _run(model, list(blocks), x)
-        return _cut_all(list(blocks), calls)
+        calls, _, _ = _run(model, blocks, x)
+        return _cut_all(blocks, calls)
 
 
 def _cut_all(blocks: list[nn.Module], calls: list[Call]) -> tuple[BlockCut, ...]:

@@ -42,6 +42,11 @@ class Output:
     width: int
     n_returned: int
 
+    def like(self, first: Tensor) -> Any:
+        """Return `first` in the way that the module returned what it gave."""
+        n_returned = self.n_returned
+        return (first, *[None] * (n_returned - 1)) if n_returned else first
+
 
 @dataclass(frozen=True, slots=True)
 class BlockCut:
@@ -206,8 +211,7 @@ class Silent(nn.Module):
             value for value in [*args, *kwargs.values()] if isinstance(value, Tensor)
         )
         zeros = query.new_zeros(*query.shape[:2], self.output.width)  # (N, T, width)
-        n_returned = self.output.n_returned
-        return (zeros, *[None] * (n_returned - 1)) if n_returned else zeros
+        return self.output.like(zeros)
 
 
 def silenced(block: nn.Module, cut: BlockCut, *, share: bool) -> nn.Module:

@@ -274,7 +274,10 @@ def distillation_loss(
         )
     matching = prediction = steps.states.new_zeros(())
     if performance_weight > 0:
-        prediction = task.loss(student.walked(x, independent_noise(generator)), y)
+        # behind kept blocks both chains begin alike, and need not be begun again
+        start = steps.states[:, 0] if student.shell.n_kept_blocks else None
+        outputs = student.walked(x, independent_noise(generator), start=start)
+        prediction = task.loss(outputs, y)
     if matching_weight > 0:
         n_rows, n_steps = steps.states.shape[:2]
         picked = torch.randint(n_steps, (n_rows, 1), generator=generator)

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 from torch import Tensor, nn
 
@@ -29,6 +29,7 @@ class _ThreadState(threading.local):
     """The walk of this thread: another may run the same shell with its own."""
 
     walk: Walk | None = None
+    skips: bool = False
 
 
 _state = _ThreadState()
@@ -48,7 +49,8 @@ class Shell(nn.Module):
         The model; it is left as it is.
 
     cuts : tuple of BlockCut
-        Where its blocks are cut.
+        Where its last blocks are cut. Those in front of them stay, in evaluation mode
+        and with the model's own numbers, and nothing before the walk learns.
 
     share : bool, default=False
         Whether the weights are those of `model` itself, for a head that is not trained,
@@ -59,9 +61,14 @@ class Shell(nn.Module):
         self, model: nn.Module, cuts: tuple[BlockCut, ...], *, share: bool = False
     ) -> None:
         super().__init__()
-        _, blocks = find_blocks(model)
-        memo: dict[int, Any] = {}
-        for index, (block, cut) in enumerate(zip(blocks, cuts, strict=True)):
+        blocks = list(find_blocks(model)[1])
+        self.n_kept_blocks = len(blocks) - len(cuts)
+        memo: dict[int, Any] = {
+            id(block): _Kept(block, cuts[0].outputs[""])
+            for block in blocks[: self.n_kept_blocks]
+        }
+        replaced = blocks[self.n_kept_blocks :]
+        for index, (block, cut) in enumerate(zip(replaced, cuts, strict=True)):
             is_last = index == len(cuts) - 1
             rest = silenced(block, cut, share=share) if is_last else None
             is_causal = getattr(block.get_submodule(cut.attention), "is_causal", False)
@@ -69,7 +76,7 @@ class Shell(nn.Module):
                 block, rest, cut.outputs[""], index == 0, is_causal is True
             )
         if share:
-            inside = {id(tensor) for tensor in blocks.parameters()}
+            inside = {id(own) for block in blocks for own in block.parameters()}
             memo |= {
                 id(tensor): tensor
                 for tensor in [*model.parameters(), *model.buffers()]
@@ -82,20 +89,70 @@ class Shell(nn.Module):
                 module.use_nested_tensor = False
         self.eval()
 
-    def forward(self, x: Inputs, walk: Walk) -> Tensor:
-        """Predict from `x` with `walk` in place of the blocks."""
-        with _taking(walk):
+    def own_parameters(self) -> Iterator[nn.Parameter]:
+        """Return the parameters that are not those of kept blocks."""
+        kept = [module for module in self.modules() if isinstance(module, _Kept)]
+        held = {id(weight) for module in kept for weight in module.parameters()}
+        return (weight for weight in self.parameters() if id(weight) not in held)
+
+    def forward(self, x: Inputs, walk: Walk, start: Tensor | None = None) -> Tensor:
+        """Predict from `x` with `walk` in place of the blocks.
+
+        `start` (N, T, D) are the tokens that the walk begins with, where they are
+        known; blocks that were kept are then left out.
+        """
+
+        def begun(state: Tensor, visible: Tensor | None) -> Tensor:
+            state = state if start is None else start
+            return walk(state.detach() if self.n_kept_blocks else state, visible)
+
+        with _taking(begun, skips=start is not None):
             return call_model(self.model, x)
 
 
 @contextmanager
-def _taking(walk: Walk) -> Iterator[None]:
-    outer = _state.walk
-    _state.walk = walk
+def _taking(walk: Walk, *, skips: bool) -> Iterator[None]:
+    outer = _state.walk, _state.skips
+    _state.walk, _state.skips = walk, skips
     try:
         yield
     finally:
-        _state.walk = outer
+        _state.walk, _state.skips = outer
+
+
+class _Kept(nn.Module):
+    """A block that stays: the same numbers, which are not trained.
+
+    It stays in evaluation mode. Where the tokens behind it are known it is left out.
+    """
+
+    def __init__(self, block: nn.Module, output: Output) -> None:
+        super().__init__()
+        frozen: dict[int, Any] = {
+            id(weight): nn.Parameter(weight.detach(), requires_grad=False)
+            for weight in block.parameters()
+        }
+        frozen |= {id(buffer): buffer for buffer in block.buffers()}
+        self.block = deepcopy(block, frozen)
+        self.output = output
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if "block" not in self.__dict__.get("_modules", {}):
+                raise
+            return getattr(super().__getattr__("block"), name)
+
+    def train(self, mode: bool = True) -> Self:
+        """Stay in evaluation mode."""
+        return super().train(False)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the block, or pass the tokens on as it would return them."""
+        if not _state.skips:
+            return self.block(*args, **kwargs)
+        return self.output.like(state_of((args, kwargs)))
 
 
 class _StandIn(nn.Module):
@@ -138,5 +195,4 @@ class _StandIn(nn.Module):
             # queries that are the first tokens of the state stay the first tokens
             args, kwargs = with_state(call, state, all_ask=False)
             return self.rest(*args, **kwargs)
-        n_returned = self.output.n_returned
-        return (state, *[None] * (n_returned - 1)) if n_returned else state
+        return self.output.like(state)

@@ -17,7 +17,8 @@ class Student(nn.Module):
     """A transformer whose blocks are replaced by one learned Gaussian transition.
 
     Its embedding and its head are the teacher's: copies that are trained along, or the
-    teacher's own, left as they are.
+    teacher's own, left as they are. Blocks that the teacher keeps in front stay as they
+    are, and then so does the embedding.
 
     Parameters
     ----------
@@ -73,7 +74,7 @@ class Student(nn.Module):
         self.shell = Shell(teacher.model, teacher.cuts, share=freeze)
         self.transition = transition
         if not freeze:
-            for parameter in self.shell.parameters():
+            for parameter in self.shell.own_parameters():
                 parameter.requires_grad_(True)
 
     @property
@@ -87,12 +88,14 @@ class Student(nn.Module):
         Returns
         -------
         parameters : dict of str to nn.Parameter
-            Those of the transition alone if embedding and head are frozen.
+            Those of the transition alone if embedding and head are frozen. Blocks that
+            were kept are not among them.
         """
         return {
             name: parameter
             for name, parameter in self.named_parameters()
-            if not (self.freeze and name.startswith("shell."))
+            if parameter.requires_grad
+            and not (self.freeze and name.startswith("shell."))
         }
 
     def train(self, mode: bool = True) -> "Student":
@@ -200,7 +203,11 @@ class Student(nn.Module):
         return parted, torch.stack(variances, dim=1)  # (N, L)
 
     def walked(
-        self, x: Inputs, noise: Noise | None, n_steps: int | None = None
+        self,
+        x: Inputs,
+        noise: Noise | None,
+        n_steps: int | None = None,
+        start: Tensor | None = None,
     ) -> Tensor:
         """Predict by one chain for each row, with noise of any kind.
 
@@ -216,6 +223,10 @@ class Student(nn.Module):
         n_steps : int, default=None
             Steps to walk; see `rollout`.
 
+        start : Tensor of shape (N, T, D), default=None
+            Tokens that the chain begins with, where they are known: kept blocks are
+            then left out. None lets the student find them.
+
         Returns
         -------
         outputs : Tensor of shape (N, ...)
@@ -226,7 +237,7 @@ class Student(nn.Module):
         def chain(start: Tensor, visible: Tensor | None) -> Tensor:
             return walk(self.transition, start, noise, n_steps, visible)
 
-        outputs: Tensor = self.shell(x, chain)
+        outputs: Tensor = self.shell(x, chain, start)
         return outputs
 
 

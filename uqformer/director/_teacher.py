@@ -97,18 +97,25 @@ class Teacher:
         From an attention half and the number of its step to the variance (N, T, D).
         None takes ``RedrawVariance()``.
 
+    n_kept_blocks : int, default=0
+        Blocks in front that stay as they are, before the chain begins. The fewer are
+        replaced, the closer a student is to the model, and the larger.
+
     Attributes
     ----------
+    blocks : list of nn.Module
+        The blocks of the chain.
+
     cuts : tuple of BlockCut
-        Where the blocks are cut.
+        Where they are cut.
 
     n_steps : int
-        Steps of the chain, one for each block.
+        Steps of the chain, one for each of these blocks.
 
     Raises
     ------
     ValueError
-        If the model cannot be cut; see `record_chain`.
+        If the model cannot be cut, see `record_chain`, or no block is left to be cut.
 
     See Also
     --------
@@ -143,21 +150,26 @@ class Teacher:
     """
 
     def __init__(
-        self, model: nn.Module, x: Inputs, variance: Variance | None = None
+        self,
+        model: nn.Module,
+        x: Inputs,
+        variance: Variance | None = None,
+        *,
+        n_kept_blocks: int = 0,
     ) -> None:
         self.model = model
         self.variance = RedrawVariance() if variance is None else variance
-        self.cuts = cut_model(model, x)
-        self._blocks = list(find_blocks(model)[1])
+        self.cuts = cut_model(model, x, n_kept_blocks=n_kept_blocks)
+        self.blocks = list(find_blocks(model)[1])[n_kept_blocks:]
         self._rests = [
             silenced(block, cut, share=True)
-            for block, cut in zip(self._blocks[:-1], self.cuts[:-1], strict=True)
+            for block, cut in zip(self.blocks[:-1], self.cuts[:-1], strict=True)
         ]
 
     @property
     def n_steps(self) -> int:
-        """Steps of the chain, one for each block."""
-        return len(self._blocks)
+        """Steps of the chain, one for each of its blocks."""
+        return len(self.blocks)
 
     def record(self, x: Inputs) -> FeatureChain:
         """Record the noiseless chain of a batch.
@@ -199,7 +211,7 @@ class Teacher:
             state = first_tensor(rest(*args, **kwargs), type(rest).__name__)
         index = step - 1
         return AttentionHalf(
-            self._blocks[index], self.cuts[index], state, chain.calls[index]
+            self.blocks[index], self.cuts[index], state, chain.calls[index]
         )
 
     def transition(

@@ -73,6 +73,7 @@ class DirectorCore(TransformerCore):
         ],
         "soft_labels": [Interval(Real, 0, 1, closed="both")],
         "student_share": [Interval(Real, 0, None, closed="neither")],
+        "n_kept_blocks": [Interval(Integral, 0, None, closed="left")],
         "student_dropout": [Interval(Real, 0, 1, closed="left")],
         "head": [StrOptions({"trained", "frozen"})],
         "n_steps": [Interval(Integral, 1, None, closed="left"), None],
@@ -182,6 +183,7 @@ class DirectorCore(TransformerCore):
             self.head == "frozen",
             self._recipe(len(parts.train)),
             derive_seed(seed, "director"),
+            self.n_kept_blocks,
             self.verbose,
         )
         with evaluating(backbone):

@@ -20,7 +20,6 @@ from uqformer.director import (
     Teacher,
     choose_n_draws,
     distil,
-    find_blocks,
     fit_variance,
     transition_for,
 )
@@ -95,7 +94,7 @@ class Distillation:
     performance_weight : float or "auto"
         Weight of the prediction's loss.
     student_share : float
-        Parameters of the transition as a share of those of the blocks.
+        Parameters of the transition as a share of those of the blocks it replaces.
     dropout : float
         Of the transition.
     is_frozen : bool
@@ -104,6 +103,8 @@ class Distillation:
         Epochs and learning rate.
     seed : int
         Behind all chance.
+    n_kept_blocks : int, default=0
+        Blocks in front that stay as they are.
     verbose : int, default=0
         Above 0 a progress bar over epochs is shown.
     """
@@ -117,6 +118,7 @@ class Distillation:
     is_frozen: bool
     recipe: DistillationRecipe
     seed: int
+    n_kept_blocks: int = 0
     verbose: int = 0
 
     def run(
@@ -131,7 +133,7 @@ class Distillation:
         seconds: dict[str, float] = {}
         with _timed(seconds, "variance"):
             few = take_rows(train[0], slice(0, CUT_ROWS))
-            teacher = Teacher(backbone, few)
+            teacher = Teacher(backbone, few, n_kept_blocks=self.n_kept_blocks)
             n_draws = self._give_variance(teacher, train, valid, task, choice)
         trials: dict[float, float] = {}
         if self.performance_weight == "auto":
@@ -216,8 +218,11 @@ class Distillation:
 
     def untrained(self, teacher: Teacher, train: PairOfRows) -> Student:
         """Build a student of the size asked for."""
-        _, blocks = find_blocks(teacher.model)
-        n_replaced = sum(parameter.numel() for parameter in blocks.parameters())
+        n_replaced = sum(
+            parameter.numel()
+            for block in teacher.blocks
+            for parameter in block.parameters()
+        )
         few = take_rows(train[0], slice(0, CUT_ROWS))
         width = teacher.record(few).states[0].shape[-1]
         n_params = round(self.student_share * n_replaced)

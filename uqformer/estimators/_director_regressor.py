@@ -73,6 +73,11 @@ class DirectorRegressor(ChainRegressor):
         Parameters that the one step may have, as a share of those of the blocks it
         replaces.
 
+    n_kept_blocks : int, default=0
+        Blocks of the backbone in front that stay as they are, with its embedding; the
+        student replaces those behind them. The more stay, the closer the student is to
+        its backbone, and the larger. `student_share` is of the blocks replaced.
+
     student_dropout : float, default=0.1
         Dropout in the one step, while it is taught.
 
@@ -255,6 +260,7 @@ class DirectorRegressor(ChainRegressor):
         performance_weight: float | Literal["auto"] = "auto",
         soft_labels: float = 0.0,
         student_share: float = 0.5,
+        n_kept_blocks: int = 0,
         student_dropout: float = 0.1,
         head: Literal["trained", "frozen"] = "trained",
         interval: Literal["conformal", "ensemble"] = "conformal",
@@ -285,6 +291,7 @@ class DirectorRegressor(ChainRegressor):
         self.performance_weight = performance_weight
         self.soft_labels = soft_labels
         self.student_share = student_share
+        self.n_kept_blocks = n_kept_blocks
         self.student_dropout = student_dropout
         self.head = head
         self.interval = interval
