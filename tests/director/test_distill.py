@@ -78,6 +78,17 @@ def test_losses_fall_and_are_seeded(few: Digits) -> None:
         assert history[-1][loss] < history[0][loss]
 
 
+def test_mixed_precision_learns_the_same(few: Digits) -> None:
+    histories = [
+        _distilled(few, recipe={"mixed_precision": mixed})[1] for mixed in (False, True)
+    ]
+    exact, mixed = ([entry["valid_loss"] for entry in each] for each in histories)
+    assert mixed == pytest.approx(exact, rel=0.02)
+    assert mixed != exact
+    assert torch.get_autocast_dtype("cpu") == torch.bfloat16
+    assert not torch.is_autocast_enabled("cpu")
+
+
 def test_the_matched_variance_is_the_teachers(digits: Digits) -> None:
     """Without the prediction's loss the student learns where the teacher varies."""
     model, (x, _) = digits.model, digits.valid

@@ -9,12 +9,14 @@ from torch import nn
 from tests.director.conftest import digest
 from tests.director.families import FAMILIES, Guest, build
 from uqformer._random import seeded
+from uqformer.backbones import PatchTransformer
 from uqformer.director import (
     Student,
     Teacher,
     TransitionDiT,
     record_chain,
     rollout,
+    transition_for,
 )
 from uqformer.director._student import take_rows
 
@@ -123,3 +125,18 @@ def test_wrong_steps_and_seeds_are_refused() -> None:
         Student(Teacher(guest.model, guest.x), TransitionDiT(8, 4, n_heads=2))
     with pytest.raises(ValueError, match="one seed"):
         _student(guest).members(guest.x, [])
+
+
+@pytest.mark.parametrize(("n_kept", "millions"), [(0, 2.74), (3, 6.28)])
+def test_a_vision_transformer_for_small_photographs_shrinks(
+    n_kept: int, millions: float
+) -> None:
+    x = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    shape = {"patch_size": 4, "d_token": 384, "n_blocks": 7}
+    model = PatchTransformer(3, 10, **shape).adapt(x).eval()
+    teacher = Teacher(model, x, n_kept_blocks=n_kept)
+    n_replaced = sum(p.numel() for block in teacher.blocks for p in block.parameters())
+    transition = transition_for(384, teacher.n_steps, n_params=n_replaced // 2)
+    assert model.n_params == pytest.approx(8.34e6, rel=1e-3)
+    student = Student(teacher, transition)
+    assert student.n_params == pytest.approx(millions * 1e6, rel=2e-3)

@@ -66,6 +66,12 @@ class DistillationRecipe:
         Teacher steps are computed once if they fit into so much memory; else for every
         batch anew, which also renews their noise.
 
+    mixed_precision : bool, default=False
+        Whether the student's large products are taken in bfloat16 while it is trained.
+        Losses, weights and validation stay as they are. On a CPU that knows the type
+        it is faster for wide tokens (384: two thirds of the time) and slower for
+        narrow ones (64: more than twice the time).
+
     See Also
     --------
     distil : Follows it.
@@ -87,6 +93,7 @@ class DistillationRecipe:
     performance_weight: float = 10.0
     spread_weight: float = 0.0
     max_cache_bytes: int = 2**29
+    mixed_precision: bool = False
 
 
 def distil(
@@ -276,18 +283,20 @@ class _Distillation:
 
     def _step(self, rows: Tensor, generator: torch.Generator) -> Tensor:
         recipe = self.recipe
-        total, parts = distillation_loss(
-            self.student,
-            self._teacher_steps(rows, generator),
-            take_rows(self.x, rows),
-            self.y[rows],
-            generator=generator,
-            task=self.task,
-            loss=recipe.loss,
-            matching_weight=recipe.matching_weight,
-            performance_weight=recipe.performance_weight,
-            spread_weight=recipe.spread_weight,
-        )
+        steps = self._teacher_steps(rows, generator)
+        with self._precision():
+            total, parts = distillation_loss(
+                self.student,
+                steps,
+                take_rows(self.x, rows),
+                self.y[rows],
+                generator=generator,
+                task=self.task,
+                loss=recipe.loss,
+                matching_weight=recipe.matching_weight,
+                performance_weight=recipe.performance_weight,
+                spread_weight=recipe.spread_weight,
+            )
         self.optimizer.zero_grad()
         parameters = list(self.trained.values())
         # a frozen head is the guest's own, and must not gather gradients
@@ -300,6 +309,13 @@ class _Distillation:
         self.optimizer.step()
         self.progress.update()
         return parts
+
+    def _precision(self) -> torch.autocast:
+        return torch.autocast(
+            self.y.device.type,
+            dtype=torch.bfloat16,
+            enabled=self.recipe.mixed_precision,
+        )
 
     def _teacher_steps(self, rows: Tensor, generator: torch.Generator) -> TeacherSteps:
         if self.cache is not None:

@@ -174,7 +174,8 @@ class TransitionDiT(nn.Module):
         mean = match_rows(state, tokens) + self.leave(tokens - first)  # (N, T, D)
         tokens = _modulated(self.norm(tokens), *_parts(self.last_modulation(seen), 2))
         log_variance = self.log_variance(tokens).clamp(*LOG_VARIANCE_RANGE)
-        return mean + self.mean(tokens), log_variance  # both (N, T, D)
+        # under mixed precision too, chains are walked in the precision they began with
+        return mean + self.mean(tokens), log_variance.to(state)  # both (N, T, D)
 
     def _waves(self, time: Tensor) -> Tensor:
         """Embed times in [0, 1] by sines of many periods: (N, W), or (1, W) for one."""

@@ -277,7 +277,8 @@ def distillation_loss(
         # behind kept blocks both chains begin alike, and need not be begun again
         start = steps.states[:, 0] if student.shell.n_kept_blocks else None
         outputs = student.walked(x, independent_noise(generator), start=start)
-        prediction = task.loss(outputs, y)
+        # under mixed precision the head's may be shorter than the states
+        prediction = task.loss(outputs.to(steps.states.dtype), y)
     if matching_weight > 0:
         n_rows, n_steps = steps.states.shape[:2]
         picked = torch.randint(n_steps, (n_rows, 1), generator=generator)

@@ -82,6 +82,7 @@ class DirectorCore(TransformerCore):
             StrOptions({"auto"}),
         ],
         "distil_learning_rate": [Interval(Real, 0, None, closed="neither")],
+        "mixed_precision": ["boolean"],
     }
 
     @abstractmethod
@@ -206,6 +207,7 @@ class DirectorCore(TransformerCore):
             self.distil_learning_rate,
             batch_size=batch_size,
             n_iter_no_change=max(self.n_iter_no_change, n_epochs // LEAST_PATIENCE),
+            mixed_precision=self.mixed_precision,
         )
 
     def _pair(

@@ -133,6 +133,11 @@ class DirectorRegressor(ChainRegressor):
     distil_learning_rate : float, default=2e-3
         Of AdamW, in the distillation.
 
+    mixed_precision : bool, default=False
+        Whether the student's large products are taken in bfloat16 while it is taught:
+        faster on a GPU, and on a CPU that knows the type if tokens are wide (384: two
+        thirds of the time; 64: more than twice).
+
     predict_batch_size : int, default=1024
         Rows, times chains, in a batch at prediction; bounds memory and changes nothing
         else.
@@ -276,6 +281,7 @@ class DirectorRegressor(ChainRegressor):
         n_iter_no_change: int = 30,
         distil_epochs: int | Literal["auto"] = "auto",
         distil_learning_rate: float = 2e-3,
+        mixed_precision: bool = False,
         predict_batch_size: int = 1024,
         device: str = "auto",
         random_state: int | np.random.RandomState | None = None,
@@ -307,6 +313,7 @@ class DirectorRegressor(ChainRegressor):
         self.n_iter_no_change = n_iter_no_change
         self.distil_epochs = distil_epochs
         self.distil_learning_rate = distil_learning_rate
+        self.mixed_precision = mixed_precision
         self.predict_batch_size = predict_batch_size
         self.device = device
         self.random_state = random_state
