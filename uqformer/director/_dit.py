@@ -15,6 +15,9 @@ LOG_VARIANCE_RANGE = (-10.0, 2.0)
 FIRST_LOG_VARIANCE = -4.0
 """What a fresh network claims: little, but enough for gradients to see."""
 
+FIRST_FACTOR = 0.1
+"""Size of what a fresh network lets tokens share, in units of the states."""
+
 TIME_WIDTHS = (4, 32)
 """Range of the width of a time's embedding, which is otherwise the number of steps."""
 
@@ -46,6 +49,10 @@ class TransitionDiT(nn.Module):
         Share of numbers that are dropped from what attention and feed-forward layer
         add, in training.
 
+    n_factors : int, default=0
+        Normal numbers of a step, for each width, that all tokens share; 0 gives each
+        token noise of its own alone.
+
     Attributes
     ----------
     n_params : int
@@ -54,8 +61,8 @@ class TransitionDiT(nn.Module):
     Raises
     ------
     ValueError
-        If a number is below 1, `dropout` not in [0, 1), or the inner width odd or no
-        multiple of `n_heads`.
+        If a number is below 1, `n_factors` below 0, `dropout` not in [0, 1), or the
+        inner width odd or no multiple of `n_heads`.
 
     See Also
     --------
@@ -66,7 +73,9 @@ class TransitionDiT(nn.Module):
     -----
     Shapes: ``forward(state, time, visible=None)`` takes tokens ``(N, T, D)``, a time
     for each row ``(N,)`` or one for all, and keys that may be seen ``(N or 1, 1, T or
-    1, T)``; it returns mean and log-variance, both ``(N, T, D)``. Time runs backwards
+    1, T)``; it returns mean and log-variance, both ``(N, T, D)``, and with `n_factors`
+    the factors :math:`F` ``(N, T, D, n_factors)``: for each width the tokens then have
+    the covariance :math:`\mathrm{diag}(\sigma^2) + F F^\top`. Time runs backwards
     as in diffusion: step l of L begins at :math:`\tau = (L - l + 1) / L`.
 
     Time is embedded by sines and a two-layer network, and scales, shifts and gates the
@@ -109,6 +118,7 @@ class TransitionDiT(nn.Module):
         mlp_ratio: float = 1.0,
         inner_width: int | None = None,
         dropout: float = 0.0,
+        n_factors: int = 0,
     ) -> None:
         super().__init__()
         inner = width if inner_width is None else inner_width
@@ -117,6 +127,10 @@ class TransitionDiT(nn.Module):
                 "width, n_steps, n_heads and inner_width must be at least 1 and "
                 f"mlp_ratio above 0; got width={width}, n_steps={n_steps}, "
                 f"n_heads={n_heads}, inner_width={inner_width}, mlp_ratio={mlp_ratio}."
+            )
+        if n_factors < 0:
+            raise ValueError(
+                f"n_factors must be at least 0; got n_factors={n_factors}."
             )
         if not 0 <= dropout < 1:
             raise ValueError(
@@ -153,6 +167,12 @@ class TransitionDiT(nn.Module):
         self.mean = _zeros(nn.Linear(inner, width))
         self.log_variance = _zeros(nn.Linear(inner, width))
         nn.init.constant_(self.log_variance.bias, FIRST_LOG_VARIANCE)
+        self.factors: nn.Module | None = None
+        if n_factors:
+            # at zero, where no gradient is, they would stay there
+            self.factors = nn.Linear(inner, width * n_factors)
+            nn.init.normal_(self.factors.weight, std=FIRST_FACTOR * inner**-0.5)
+            nn.init.zeros_(self.factors.bias)
 
     @property
     def n_params(self) -> int:
@@ -161,8 +181,8 @@ class TransitionDiT(nn.Module):
 
     def forward(
         self, state: Tensor, time: Tensor, visible: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Return mean and log-variance of the next state; see Notes of the class."""
+    ) -> tuple[Tensor, ...]:
+        """Return mean, log-variance and factors; see Notes of the class."""
         seen = self.time(self._waves(time.to(state)))  # (N or 1, W)
         shift, scale, gate, shift_2, scale_2, gate_2 = _parts(self.modulation(seen), 6)
         first = self.enter(state)  # (N, T, D)
@@ -175,7 +195,11 @@ class TransitionDiT(nn.Module):
         tokens = _modulated(self.norm(tokens), *_parts(self.last_modulation(seen), 2))
         log_variance = self.log_variance(tokens).clamp(*LOG_VARIANCE_RANGE)
         # under mixed precision too, chains are walked in the precision they began with
-        return mean + self.mean(tokens), log_variance.to(state)  # both (N, T, D)
+        normal = mean + self.mean(tokens), log_variance.to(state)  # both (N, T, D)
+        if self.factors is None:
+            return normal
+        factors = self.factors(tokens).to(state)
+        return *normal, factors.unflatten(-1, (self.width, -1))  # (N, T, D, R)
 
     def _waves(self, time: Tensor) -> Tensor:
         """Embed times in [0, 1] by sines of many periods: (N, W), or (1, W) for one."""
@@ -238,6 +262,7 @@ def transition_for(
     n_params: int,
     n_heads: int = 4,
     dropout: float = 0.0,
+    n_factors: int = 0,
 ) -> TransitionDiT:
     """Build the largest transition that keeps to a number of parameters.
 
@@ -256,6 +281,9 @@ def transition_for(
         Attention heads.
 
     dropout : float, default=0.0
+        See `TransitionDiT`.
+
+    n_factors : int, default=0
         See `TransitionDiT`.
 
     Returns
@@ -287,11 +315,12 @@ def transition_for(
         sizes = [(None, ratio) for ratio in _MLP_RATIOS]
     sizes += [(inner, 1.0) for inner in range((width - 1) // unit * unit, 0, -unit)]
     for inner, ratio in sizes:
+        shape = width, n_steps, n_heads, ratio, inner, dropout, n_factors
         # on the meta device it is counted without being built
         with torch.device("meta"):
-            n_built = TransitionDiT(width, n_steps, n_heads, ratio, inner).n_params
+            n_built = TransitionDiT(*shape).n_params
         if n_built <= n_params:
-            return TransitionDiT(width, n_steps, n_heads, ratio, inner, dropout)
+            return TransitionDiT(*shape)
     raise ValueError(
         f"A transition of width {width} with n_heads={n_heads} needs more parameters "
         f"than n_params={n_params}; ask for at least {n_built}."

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from uqformer.director._blocks import Inputs
+from uqformer.director._shared import added_divergence
 from uqformer.director._student import Student
 from uqformer.director._teacher import TeacherSteps
 
@@ -148,7 +149,7 @@ def matching_loss(
     visible = steps.visible
     if visible is not None:
         visible = visible.repeat_interleave(n_picked, dim=0)  # (N * K, 1, T or 1, T)
-    mean, log_variance = transition(taken(steps.states), times, visible)
+    mean, log_variance, *factors = transition(taken(steps.states), times, visible)
     target, variance = taken(steps.means), taken(steps.variances)
     if loss == "kl":
         each = gaussian_kl(target, variance, mean, log_variance)
@@ -159,6 +160,12 @@ def matching_loss(
     by_token = each.mean(dim=-1).unflatten(0, (n_rows, n_picked))  # (N, K, T)
     real = steps.real[:, None].expand(n_rows, n_picked, n_tokens)
     loss_value: Tensor = by_token[real].mean()
+    if loss == "kl" and factors:
+        seen = real.flatten(0, 1)[..., None, None]  # (N * K, T, 1, 1)
+        shared = added_divergence(
+            variance, target - mean, log_variance, factors[0] * seen
+        )
+        loss_value = loss_value + shared.mean(dim=-1).sum() / real.sum()
     return loss_value
 
 

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from uqformer._random import torch_generator
+from uqformer.director._shared import shared_part
 
 __all__ = ["Noise", "n_steps_or_own", "rollout", "shared_noise", "walk"]
 
@@ -28,7 +29,8 @@ def rollout(
     ----------
     transition : nn.Module
         Such as `TransitionDiT`: from tokens, time and visible keys to mean and
-        log-variance; its `n_steps` is the number of steps it was trained for.
+        log-variance, and factors where tokens share noise; its `n_steps` is the number
+        of steps it was trained for.
 
     start : Tensor of shape (N, T, D)
         Tokens that enter the first block.
@@ -126,13 +128,16 @@ def walk(
     ratio = int(transition.n_steps) / n_steps  # type: ignore[arg-type]
     for step in range(n_steps):
         time = state.new_tensor((n_steps - step) / n_steps)
-        mean, log_variance = transition(state, time, visible)
+        mean, log_variance, *factors = transition(state, time, visible)
         if ratio > 1:
             mean = state + ratio * (mean - state)
         state = mean
         if noise is not None:
-            spread = (0.5 * log_variance).exp() * ratio**0.5
-            state = mean + spread * noise(step, mean)
+            added = (0.5 * log_variance).exp() * noise(step, mean)
+            for factor in factors:
+                first = mean.new_empty(len(mean), factor.shape[-1], mean.shape[-1])
+                added = added + shared_part(factor, noise(n_steps + step, first))
+            state = mean + ratio**0.5 * added
         if visit is not None:
             visit(state)
     return state
