@@ -44,6 +44,8 @@ CHANGES: dict[str, dict[str, Any]] = {
     "embedding and head frozen": {"is_frozen": True},
     "no dropout": {"dropout": 0.0},
     "share 0.25": {"student_share": 0.25},
+    "one block kept": {"n_kept_blocks": 1},
+    "two blocks kept": {"n_kept_blocks": 2},
 }
 """What is changed in training."""
 
