@@ -57,6 +57,19 @@ def test_padding_is_nobodys_to_match() -> None:
     torch.testing.assert_close(*losses)
 
 
+def test_factors_can_be_taught_in_mixed_precision() -> None:
+    with seeded(0):
+        transition = TransitionDiT(D, 2, n_heads=2, n_factors=R)
+    states = normal(N, 2, T, D).float()
+    real = torch.ones(N, T, dtype=torch.bool)
+    steps = TeacherSteps(states, states + 1, states.exp(), real)
+    losses = []
+    for mixed in (False, True):
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=mixed):
+            losses.append(matching_loss(transition, steps, "kl"))
+    torch.testing.assert_close(losses[1], losses[0], rtol=0.02, atol=0.0)
+
+
 def test_tokens_vary_together_as_the_factors_say() -> None:
     """Over many chains of one step, against the covariance in closed form."""
     with seeded(0):

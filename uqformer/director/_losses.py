@@ -162,9 +162,10 @@ def matching_loss(
     loss_value: Tensor = by_token[real].mean()
     if loss == "kl" and factors:
         seen = real.flatten(0, 1)[..., None, None]  # (N * K, T, 1, 1)
-        shared = added_divergence(
-            variance, target - mean, log_variance, factors[0] * seen
-        )
+        with torch.autocast(device.type, enabled=False):  # no roots of short numbers
+            shared = added_divergence(
+                variance, target - mean, log_variance, factors[0] * seen
+            )
         loss_value = loss_value + shared.mean(dim=-1).sum() / real.sum()
     return loss_value
 
