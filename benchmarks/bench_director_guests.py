@@ -80,7 +80,7 @@ def run(name: str, seed: int) -> dict[str, Any]:
         n_kept_blocks=N_KEPT[name],
         n_draws=16,
         performance_weight=10.0,
-        distil_epochs=20,
+        distil_epochs=12,
         distil_learning_rate=1e-3,
         calibration=None,
         conformal=None,

@@ -62,7 +62,7 @@ class DistillationRecipe:
     spread_weight : float, default=0.0
         See `distillation_loss`.
 
-    max_cache_bytes : int, default=2**29
+    max_cache_bytes : int, default=2**30
         Teacher steps are computed once if they fit into so much memory; else for every
         batch anew, which also renews their noise.
 
@@ -92,7 +92,7 @@ class DistillationRecipe:
     matching_weight: float = 1.0
     performance_weight: float = 10.0
     spread_weight: float = 0.0
-    max_cache_bytes: int = 2**29
+    max_cache_bytes: int = 2**30
     mixed_precision: bool = False
 
 
