@@ -254,21 +254,26 @@ def _softened_divergence(output: Tensor, target: Tensor) -> Tensor:
 IMITATION = Task(_softened_divergence, CLASSIFICATION.average)
 
 
-def students(
-    module: nn.Module, problem: Problem, seed: int
-) -> tuple[dict[str, Student], dict[str, Any]]:
-    """Teach all students; returns them, and what was found on the way."""
-    hard, soft = (pairs_of(module, problem, share) for share in (0.0, SOFT_LABELS))
+def plan_for(problem: Problem, seed: int) -> Distillation:
+    """DIRECTOR as it is; everything else changes something of it."""
     recipe = DistillationRecipe(
         problem.distil_epochs,
         learning_rate=2e-3,
         batch_size=problem.batch_size,
         n_iter_no_change=20,
     )
-    plan = Distillation(
+    return Distillation(
         "attention", "auto", "kl", WEIGHT, 0.5, DROPOUT, False, recipe,
         derive_seed(seed, "plan"),
     )  # fmt: skip
+
+
+def students(
+    module: nn.Module, problem: Problem, seed: int
+) -> tuple[dict[str, Student], dict[str, Any]]:
+    """Teach all students; returns them, and what was found on the way."""
+    hard, soft = (pairs_of(module, problem, share) for share in (0.0, SOFT_LABELS))
+    plan = plan_for(problem, seed)
     task = WEIGHTED_CLASSIFICATION
     taught: dict[str, Student] = {}
     taught[OURS], found = plan.run(module, *soft, task, task)
@@ -281,7 +286,7 @@ def students(
         changed = replace(plan, **({"n_draws": found.n_draws} | changes))
         taught[name], _ = changed.run(module, *pairs, task, task)
     teacher = Teacher(module, problem.train[0][:4])
-    alone = replace(recipe, matching_weight=0.0, performance_weight=1.0)
+    alone = replace(plan.recipe, matching_weight=0.0, performance_weight=1.0)
     imitated = [taught_logits(module, part) for part in (problem.train, problem.valid)]
     for name, own_task, own_pairs in (
         ("same student, soft labels alone", task, soft),

@@ -22,20 +22,18 @@ import torch
 from _common import RESULTS, cached, machine
 from _director_sets import PROBLEMS, Problem, train
 from bench_director import (
-    DROPOUT,
     N_CHAINS,
     OURS,
     SOFT_LABELS,
-    WEIGHT,
     pairs_of,
+    plan_for,
     scores,
 )
 from torch import Tensor, nn
 
-from uqformer._random import derive_seed, member_seeds
-from uqformer.director import DistillationRecipe, Student
+from uqformer._random import member_seeds
+from uqformer.director import Student
 from uqformer.director._tasks import WEIGHTED_CLASSIFICATION
-from uqformer.estimators._director_distil import Distillation
 from uqformer.exceptions import UQFormerWarning
 
 CHANGES: dict[str, dict[str, Any]] = {
@@ -94,16 +92,7 @@ def asked_otherwise(
 
 def all_students(module: nn.Module, problem: Problem, seed: int) -> dict[str, Any]:
     """Students that differ in one number, and one of them asked in other ways."""
-    recipe = DistillationRecipe(
-        problem.distil_epochs,
-        learning_rate=2e-3,
-        batch_size=problem.batch_size,
-        n_iter_no_change=20,
-    )
-    plan = Distillation(
-        "attention", "auto", "kl", WEIGHT, 0.5, DROPOUT, False, recipe,
-        derive_seed(seed, "plan"),
-    )  # fmt: skip
+    plan = plan_for(problem, seed)
     task = WEIGHTED_CLASSIFICATION
     pairs = pairs_of(module, problem, SOFT_LABELS)
     ours, found = plan.run(module, *pairs, task, task)

@@ -24,6 +24,7 @@ from uqformer.director._blocks import Call, first_tensor, state_of, with_state
 __all__ = [
     "BlockCut",
     "Output",
+    "StandIn",
     "added_by",
     "cut_block",
     "hollow",
@@ -180,7 +181,30 @@ def _describe(output: Any) -> Output:
     return Output(first_tensor(output, "attention").shape[-1], n_returned)
 
 
-class Silent(nn.Module):
+class StandIn(nn.Module):
+    """Stands for another module, whose attributes can still be read.
+
+    Parameters
+    ----------
+    stands_for : nn.Module
+        What attributes are read of; it is kept beside the modules, so that no weight of
+        it is trained, moved or saved.
+    """
+
+    def __init__(self, stands_for: nn.Module) -> None:
+        super().__init__()
+        self.__dict__["_stands_for"] = stands_for
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if "_stands_for" not in self.__dict__:
+                raise
+            return getattr(self.__dict__["_stands_for"], name)
+
+
+class Silent(StandIn):
     """Stands where attention stood, and adds nothing.
 
     Parameters
@@ -192,18 +216,8 @@ class Silent(nn.Module):
     """
 
     def __init__(self, module: nn.Module, output: Output) -> None:
-        super().__init__()
-        # beside the modules, so that no weight of it is trained, moved or saved
-        self.__dict__["_stands_for"] = hollow(module)
+        super().__init__(hollow(module))
         self.output = output
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return super().__getattr__(name)
-        except AttributeError:
-            if "_stands_for" not in self.__dict__:
-                raise
-            return getattr(self.__dict__["_stands_for"], name)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Give zeros (N, T, width) for queries (N, T, ...), which come first."""

@@ -16,7 +16,7 @@ from uqformer.director._blocks import (
     visible_keys,
     with_state,
 )
-from uqformer.director._cut import BlockCut, Output, hollow, silenced
+from uqformer.director._cut import BlockCut, Output, StandIn, hollow, silenced
 
 __all__ = ["Shell", "Walk"]
 
@@ -72,7 +72,7 @@ class Shell(nn.Module):
             is_last = index == len(cuts) - 1
             rest = silenced(block, cut, share=share) if is_last else None
             is_causal = getattr(block.get_submodule(cut.attention), "is_causal", False)
-            memo[id(block)] = _StandIn(
+            memo[id(block)] = _Replaced(
                 block, rest, cut.outputs[""], index == 0, is_causal is True
             )
         if share:
@@ -120,29 +120,22 @@ def _taking(walk: Walk, *, skips: bool) -> Iterator[None]:
         _state.walk, _state.skips = outer
 
 
-class _Kept(nn.Module):
+class _Kept(StandIn):
     """A block that stays: the same numbers, which are not trained.
 
     It stays in evaluation mode. Where the tokens behind it are known it is left out.
     """
 
     def __init__(self, block: nn.Module, output: Output) -> None:
-        super().__init__()
         frozen: dict[int, Any] = {
             id(weight): nn.Parameter(weight.detach(), requires_grad=False)
             for weight in block.parameters()
         }
         frozen |= {id(buffer): buffer for buffer in block.buffers()}
-        self.block = deepcopy(block, frozen)
+        twin = deepcopy(block, frozen)
+        super().__init__(twin)
+        self.block = twin
         self.output = output
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return super().__getattr__(name)
-        except AttributeError:
-            if "block" not in self.__dict__.get("_modules", {}):
-                raise
-            return getattr(super().__getattr__("block"), name)
 
     def train(self, mode: bool = True) -> Self:
         """Stay in evaluation mode."""
@@ -155,7 +148,7 @@ class _Kept(nn.Module):
         return self.output.like(state_of((args, kwargs)))
 
 
-class _StandIn(nn.Module):
+class _Replaced(StandIn):
     """Stands where a block stood: takes the walk if first, ends it if last."""
 
     def __init__(
@@ -166,21 +159,12 @@ class _StandIn(nn.Module):
         is_first: bool,
         is_causal: bool,
     ) -> None:
-        super().__init__()
         # models read attributes of their blocks; they are kept, without the weights
-        self.__dict__["_stands_for"] = hollow(block)
+        super().__init__(hollow(block))
         self.rest = rest
         self.output = output
         self.is_first = is_first
         self.is_causal = is_causal
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return super().__getattr__(name)
-        except AttributeError:
-            if "_stands_for" not in self.__dict__:
-                raise
-            return getattr(self.__dict__["_stands_for"], name)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Pass the tokens (N, T, D) on, in the way that the block returned them."""

@@ -236,7 +236,7 @@ class TransformerCore(BaseTransformerEstimator):
                     take_rows(rows, train), sample_weight=weight[train]
                 )
             if self.feature_scaler_ is not None:
-                _warn_of_constants(rows)
+                _warn_of_constant_columns(rows)
             inputs = self._scaled_inputs(rows)
             adapt = getattr(module, "adapt", None)
             if adapt is not None and self._guest() is None:
@@ -340,7 +340,7 @@ def _state(module: nn.Module) -> Iterator[torch.Tensor]:
     yield from module.buffers()
 
 
-def _warn_of_constants(X: ReadInputs) -> None:
+def _warn_of_constant_columns(X: ReadInputs) -> None:
     """Warn of columns that never change, which is rarely meant."""
     constant = _constant_columns(X)
     if constant:

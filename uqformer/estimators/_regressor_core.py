@@ -43,7 +43,7 @@ class RegressorCore(TransformerCore):
         self.y_ndim_ = targets.ndim
         targets = targets.reshape(len(targets), -1)  # (n, C)
         if self._trains():
-            _warn_of_constants(targets)
+            _warn_of_constant_targets(targets)
         return inputs, targets, weight / weight.mean()
 
     def _part(self, targets: AnyArray, seed: int) -> Parts:
@@ -153,7 +153,7 @@ class RegressorCore(TransformerCore):
         return tags
 
 
-def _warn_of_constants(y: AnyArray) -> None:
+def _warn_of_constant_targets(y: AnyArray) -> None:
     """Warn of targets that never change, which is rarely meant."""
     if (np.ptp(y, axis=0) == 0).all():
         warnings.warn(
